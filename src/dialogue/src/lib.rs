@@ -1,0 +1,13 @@
+//! WHAT IS SAID: prompts from Parquet, chat templates, tokens, sessions with tools, scores.
+//!
+//! ```text
+//!  Parquet ─► Row ─► ChatTemplate + Tokenizer ─► Session ◄─► Generator (embedded, later vLLM, SGLang)
+//!                                                  │  ▲
+//!                                                  ▼  │ tool call / result
+//!                                                 Tool        ─► Rollout ─► Scorer
+//! ```
+//! Token in, token out: ids are kept from generation to loss and text is never tokenised again. No libtorch.
+
+pub mod generate;
+pub mod message;
+pub mod rollout;

@@ -1,0 +1,62 @@
+//! Chat messages in the OpenAI / Hugging Face form that chat templates read.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One message of a conversation. Unknown keys are kept in `extra` and reach the template.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    pub role: String,
+    /// Text, null (an assistant that only calls tools), or a list of `{type: text, text}` parts.
+    #[serde(default)]
+    pub content: Value,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    #[serde(flatten)]
+    pub extra: serde_json::Map<String, Value>,
+}
+
+/// A call as templates see it: `{"type": "function", "function": {"name", "arguments"}}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    #[serde(rename = "type", default = "function")]
+    pub kind: String,
+    pub function: FunctionCall,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FunctionCall {
+    pub name: String,
+    /// An object (or, from some data sets, JSON text).
+    pub arguments: Value,
+}
+
+fn function() -> String {
+    "function".to_owned()
+}
+
+impl Message {
+    /// A message of plain text.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
+        Self {
+            role: role.into(),
+            content: Value::String(content.into()),
+            tool_calls: Vec::new(),
+            extra: serde_json::Map::new(),
+        }
+    }
+
+    /// The text of this message; parts are joined, null is empty.
+    pub fn text(&self) -> String {
+        match &self.content {
+            Value::String(text) => text.clone(),
+            Value::Array(parts) => parts
+                .iter()
+                .filter_map(|part| part.get("text").and_then(Value::as_str))
+                .collect(),
+            _ => String::new(),
+        }
+    }
+}

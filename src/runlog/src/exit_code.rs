@@ -1,0 +1,16 @@
+//! Exit codes of both programs, as README and `--help` list them.
+
+/// Done.
+pub const OK: i32 = 0;
+/// Something unexpected: a bug or the machine.
+pub const UNEXPECTED: i32 = 1;
+/// Wrong usage or an experiment with errors.
+pub const USAGE: i32 = 2;
+/// Input that cannot be used: model, tokenizer, data or libtorch missing or corrupt.
+pub const INPUT: i32 = 3;
+/// The run started and failed.
+pub const RUN_FAILED: i32 = 4;
+/// Another program is writing to this run directory.
+pub const BUSY: i32 = 5;
+/// Stopped on request (Ctrl-C), with a checkpoint.
+pub const STOPPED: i32 = 130;

@@ -1,0 +1,13 @@
+//! WHAT HAPPENED: a run's events, the table of metrics, the run directory, and every way to read them back.
+//!
+//! ```text
+//!  trainer ─► Recorder ─► events.jsonl ─► Tail ─► Event ─► RunState   (one fold for TUI, headless, replay and tests)
+//!                 └────► metrics/*.parquet, rollouts/*.parquet, loggers (console, file, tensorboard, wandb)
+//! ```
+//! Knows nothing of experiments' meaning, models or screens.
+
+pub mod event;
+pub mod exit_code;
+pub mod number;
+
+pub use event::{Event, EventKind};
