@@ -1,0 +1,52 @@
+# Lathe's recipes. `./dev X` is `just X` on a machine without just.
+# One profile (release) throughout, so that no dependency is compiled twice for the same purpose.
+
+target := env('CARGO_TARGET_DIR', 'target')
+export PATH := justfile_directory() / '.tools/bin' + ':' + env('PATH')
+
+# list the recipes
+_default:
+    @'{{just_executable()}}' --list --unsorted
+
+# train the quickstart experiment, from nothing to a better model; OVERRIDES as in `lathe run` (a.b=v)
+demo *OVERRIDES: build
+    '{{target}}/release/lathe' run experiments/quickstart.yaml {{OVERRIDES}}
+
+# run all tests; ARGS go to the test runner
+test *ARGS: libtorch
+    @python3 -B tools/test_fetch_libtorch.py
+    @sh tools/run_tests.sh {{ARGS}}
+
+# formatting, clippy, rustdoc and spelling, each without a warning
+check: libtorch _typos
+    cargo fmt --all --check
+    cargo clippy --release --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS='-D warnings' cargo doc --release --workspace --no-deps
+    typos
+
+# write the expected outputs (insta snapshots) anew; read the diff before you commit it
+golden: libtorch
+    INSTA_UPDATE=always sh tools/run_tests.sh
+    git status --short -- '*.snap'
+
+# licences, banned and doubled dependencies; known vulnerabilities where their database can be reached
+audit: _cargo-deny
+    cargo deny --workspace check licenses bans sources
+    @sh tools/advisories.sh
+
+# check, test and audit: all that a change must pass
+ci: check test audit
+
+# build both programs into target/release/
+build: libtorch
+    cargo build --release --workspace
+
+# put libtorch 2.13 into .libtorch/, once (540 MB download, 0.4 GB kept); LIBTORCH or an installed PyTorch is used first
+libtorch:
+    @python3 -B tools/fetch_libtorch.py
+
+_typos:
+    @command -v typos >/dev/null || { echo 'check: fetching typos (8 MB, seconds) from PyPI into .tools/' && python3 -B tools/wheels.py typos==1.52.0 typos; } || { echo 'check: compiling typos with cargo instead (some minutes)' && cargo install --quiet --locked --root .tools --version 1.52.0 typos-cli; }
+
+_cargo-deny:
+    @command -v cargo-deny >/dev/null || { echo 'audit: compiling cargo-deny into .tools/, once (about 6 minutes on 2 cores)' && cargo install --quiet --locked --root .tools cargo-deny; }
