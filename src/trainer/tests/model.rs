@@ -38,9 +38,9 @@ fn logits_and_logprobs_equal_those_of_transformers() {
                     .narrow(0, *start as i64, ids.len() as i64);
             let diff = max_diff(&ours, &theirs);
             assert!(diff < 1e-4, "{name} row {row}: logits differ by {diff}");
-            for at in 1..ids.len() {
-                let ours = logprobs
-                    .double_value(&[(group.prompt.start + at - 1) as i64, i64::from(ids[at])]);
+            for (at, id) in ids.iter().enumerate().skip(1) {
+                let ours =
+                    logprobs.double_value(&[(group.prompt.start + at - 1) as i64, i64::from(*id)]);
                 let theirs = oracle
                     .get("logprobs_next")
                     .double_value(&[row as i64, (start + at - 1) as i64]);
@@ -57,7 +57,8 @@ fn greedy_continuations_equal_those_of_transformers() {
         let mut sequences: Vec<Vec<u32>> =
             oracle.prompts().into_iter().map(|(_, ids)| ids).collect();
         let expected = oracle.ids("greedy_ids");
-        for step in 0..expected[0].len() {
+        let steps = expected[0].len();
+        for step in 0..steps {
             let batch = pack(&sequences);
             let last: Vec<i64> = batch
                 .groups
@@ -306,7 +307,7 @@ fn random_weights_depend_on_the_seed_only() {
     let (one, same, other) = (draw(1), draw(1), draw(2));
     for ((name, a), ((_, b), (_, c))) in one.iter().zip(same.iter().zip(other.iter())) {
         assert!(a.equal(b), "{name}");
-        let drawn = !name.ends_with("norm.weight") && !name.ends_with(".bias");
+        let drawn = !name.ends_with("norm.weight") && !name.ends_with("bias");
         assert_eq!(a.equal(c), !drawn, "{name}");
     }
     assert_eq!(

@@ -21,8 +21,9 @@ struct Run {
     count: i64,
     /// L, tokens of each sequence of the run.
     length: i64,
-    /// None: this is a prompt. Else the mask \[L, P + L\], true where the query sees the key; absent where it sees all.
-    branch: Option<Option<Rc<Tensor>>>,
+    is_prompt: bool,
+    /// \[L, P + L\], true where a branch's query sees the key. None where it sees all, and for prompts.
+    mask: Option<Rc<Tensor>>,
 }
 
 /// How the rows of one batch attend to each other; made once per batch, used by every layer.
@@ -52,17 +53,19 @@ impl AttentionPlan {
             runs.push(Run {
                 count: 1,
                 length: prompt,
-                branch: None,
+                is_prompt: true,
+                mask: None,
             });
             for branch in &group.branches {
                 let length = branch.len() as i64;
                 match runs.last_mut().expect("a prompt run was pushed") {
                     _ if length == 0 => {}
-                    run if run.branch.is_some() && run.length == length => run.count += 1,
+                    run if !run.is_prompt && run.length == length => run.count += 1,
                     _ => runs.push(Run {
                         count: 1,
                         length,
-                        branch: Some(mask(prompt, length)),
+                        is_prompt: false,
+                        mask: mask(prompt, length),
                     }),
                 }
             }
@@ -84,26 +87,23 @@ impl AttentionPlan {
             let shaped =
                 |rows: &Tensor, heads: i64| rows.view([run.count, run.length, heads, head_dim]);
             let query = shaped(&queries[at], heads);
-            let (key, value, mask) = match &run.branch {
-                None => {
-                    prompt = at;
-                    (
-                        shaped(&keys[at], kv_heads),
-                        shaped(&values[at], kv_heads),
-                        None,
-                    )
-                }
-                Some(mask) => {
-                    let with_prompt = |prompt: &Tensor, own: &Tensor| {
-                        let shared = prompt.unsqueeze(0).expand([run.count, -1, -1, -1], false);
-                        Tensor::cat(&[shared, shaped(own, kv_heads)], 1)
-                    };
-                    (
-                        with_prompt(&keys[prompt], &keys[at]),
-                        with_prompt(&values[prompt], &values[at]),
-                        mask.as_deref(),
-                    )
-                }
+            let (key, value, mask) = if run.is_prompt {
+                prompt = at;
+                (
+                    shaped(&keys[at], kv_heads),
+                    shaped(&values[at], kv_heads),
+                    None,
+                )
+            } else {
+                let with_prompt = |prompt: &Tensor, own: &Tensor| {
+                    let shared = prompt.unsqueeze(0).expand([run.count, -1, -1, -1], false);
+                    Tensor::cat(&[shared, shaped(own, kv_heads)], 1)
+                };
+                (
+                    with_prompt(&keys[prompt], &keys[at]),
+                    with_prompt(&values[prompt], &values[at]),
+                    run.mask.as_deref(),
+                )
             };
             let output = Tensor::scaled_dot_product_attention(
                 &query.transpose(1, 2),
@@ -111,7 +111,7 @@ impl AttentionPlan {
                 &value.transpose(1, 2),
                 mask,
                 0.0,
-                run.branch.is_none() && run.length > 1,
+                run.is_prompt && run.length > 1,
                 None,
                 heads != kv_heads,
             );

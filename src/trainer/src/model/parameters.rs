@@ -58,6 +58,7 @@ impl Parameters {
     }
 
     /// A critic that starts from this trunk: copies of its tensors and a fresh value head (weight random, bias zero).
+    #[must_use]
     pub fn to_critic(&self, seed: u64) -> Self {
         let config = Arc::new(self.config.with_head(Head::Value));
         let (kind, device) = (self.kind(), self.device());
@@ -188,7 +189,7 @@ fn random_tensor(
     if name.ends_with("norm.weight") {
         return Tensor::ones(shape, options);
     }
-    if name.ends_with(".bias") {
+    if name.ends_with("bias") {
         return Tensor::zeros(shape, options);
     }
     let count = shape.iter().product::<i64>() as usize;

@@ -363,8 +363,8 @@ fn read_tensors(
     let mut unexpected: Vec<&String> = place
         .keys()
         .filter(|name| {
-            !name.ends_with("rotary_emb.inv_freq")
-                && !(config.tie_word_embeddings && *name == "lm_head.weight")
+            let tied_head = config.tie_word_embeddings && *name == "lm_head.weight";
+            !tied_head && !name.ends_with("rotary_emb.inv_freq")
         })
         .collect();
     unexpected.sort();
