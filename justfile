@@ -14,7 +14,6 @@ demo *OVERRIDES: build
 
 # run all tests; ARGS go to the test runner
 test *ARGS: libtorch
-    @python3 -B tools/test_fetch_libtorch.py
     @sh tools/run_tests.sh {{ARGS}}
 
 # formatting, clippy, rustdoc and spelling, each without a warning
@@ -43,7 +42,7 @@ build: libtorch
 
 # put libtorch 2.13 into .libtorch/, once (540 MB download, 0.4 GB kept); LIBTORCH or an installed PyTorch is used first
 libtorch:
-    @python3 -B tools/fetch_libtorch.py
+    @sh tools/libtorch.sh
 
 _typos:
     @command -v typos >/dev/null || { echo 'check: fetching typos (8 MB, seconds) from PyPI into .tools/' && python3 -B tools/wheels.py typos==1.52.0 typos; } || { echo 'check: compiling typos with cargo instead (some minutes)' && cargo install --quiet --locked --root .tools --version 1.52.0 typos-cli; }

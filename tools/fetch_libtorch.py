@@ -15,6 +15,7 @@ Standard library only, Python 3.8 or later. An interrupted run leaves .libtorch/
 """
 
 import contextlib
+import errno
 import fcntl
 import importlib.util
 import json
@@ -94,7 +95,7 @@ def alone(home):
 
 def use(given, home):
     """LIBTORCH is the user's: say what is wrong with it, or link to it so that a later build without LIBTORCH finds it."""
-    problem = flaw(given)
+    problem = flaw(given) if given.is_absolute() else "the build needs an absolute path"
     if problem:
         raise Failure(
             "LIBTORCH is %s, but %s\n  point it at libtorch %s, or unset it and run ./dev libtorch, which fetches the right one"
@@ -147,8 +148,7 @@ def fetch(home):
     started = time.monotonic()
     if platform.system() != "Linux":
         raise Failure("this fetches Linux builds only; pip install torch==%s and set LIBTORCH to its torch folder" % VERSION)
-    if not any(shutil.which(compiler) for compiler in [os.environ.get("CXX", ""), "c++", "g++", "clang++"] if compiler):
-        raise Failure("building against it needs a C++ compiler (Debian and Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++)")
+    compilers_work(home)
     cuda = wants_cuda()
     needed = 9 * GIB if cuda else int(1.7 * GIB)
     if shutil.disk_usage(home).free < needed:
@@ -161,7 +161,6 @@ def fetch(home):
         sources = {wanted: lambda home, cuda: from_archive(wanted, home, cuda)}
     elif wanted:
         sources = {wanted: sources[wanted]}
-    failures = []
     for name, source in sources.items():
         try:
             if source(home, cuda):
@@ -169,13 +168,32 @@ def fetch(home):
                 say("done in %.0f s; %s holds %.0f MB" % (time.monotonic() - started, shown(home), size / 1e6))
                 return
         except (Failure, OSError, zipfile.BadZipFile) as failure:
-            failures.append("%s: %s" % (name, failure))
-            say(failures[-1])
+            if getattr(failure, "errno", None) == errno.ENOSPC:
+                raise Failure("the disk of %s is full" % shown(home))
+            say("%s: %s" % (name, failure))
     raise Failure(
-        "no libtorch %s could be had (%s)\n" % (VERSION, "; ".join(failures) or "%s has none" % wanted)
+        "no libtorch %s could be had from %s\n" % (VERSION, " or ".join(sources))
         + "  is a proxy needed? pip and this script heed https_proxy, pip also PIP_INDEX_URL\n"
         + "  no network? set LIBTORCH to a folder with libtorch %s, or LATHE_LIBTORCH_SOURCE to its zip" % VERSION
     )
+
+
+def compilers_work(home):
+    """Tried before the download: both are needed to build against libtorch, and cc for settle() too."""
+    cxx = os.environ.get("CXX") or next(filter(shutil.which, ["c++", "g++", "clang++"]), "c++")
+    for compiler in ("cc", cxx):
+        if not wheels.runs(empty_library(compiler, home / "try.so")):
+            raise Failure(
+                "building against it needs a C++ compiler, and %s does not work" % compiler
+                + " (Debian and Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++)"
+            )
+    (home / "try.so").unlink()
+
+
+def empty_library(compiler, path):
+    """The command that makes a library named libtorch.so with nothing in it."""
+    language = "c++" if "+" in compiler else "c"
+    return compiler.split() + ["-shared", "-fPIC", "-Wl,-soname,libtorch.so", "-o", str(path), "-x", language, os.devnull]
 
 
 def wants_cuda():
@@ -331,7 +349,8 @@ def settle(unpacked, home, cuda, what):
         # The CUDA build's libtorch.so only names other libraries, libtorch_cuda.so among them, which is not here.
         stub = torch / "lib/libtorch.so"
         stub.unlink()
-        run(["cc", "-shared", "-fPIC", "-Wl,-soname,libtorch.so", "-o", str(stub), "-x", "c", os.devnull])
+        if not wheels.runs(empty_library("cc", stub)):
+            raise Failure("cc could not make %s" % stub)
     cpu = torch / "lib/libtorch_cpu.so"
     before = cpu.stat().st_size
     slim = cpu.with_name("slim.so")
@@ -363,12 +382,6 @@ def does_not_load(library_file):
     if tried.returncode == 0:
         return None
     return (tried.stderr.strip().splitlines() or ["it ended with status %d" % tried.returncode])[-1]
-
-
-def run(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
-    if done.returncode != 0:
-        raise Failure("%s failed: %s" % (" ".join(command), done.stdout.strip()))
 
 
 def clear(home):

@@ -2,6 +2,12 @@
 # Runs every test of the workspace: with cargo-nextest where it is installed (compiling it takes minutes), else with
 # `cargo test`, whose many summaries are added up in a last line. Arguments go to the runner.
 set -u
+if command -v python3 >/dev/null; then
+    echo "test: the set-up scripts"
+    python3 -B tools/test_fetch_libtorch.py --quiet || exit $?
+else
+    echo "test: the set-up scripts are NOT TESTED, since there is no python3"
+fi
 if cargo nextest --version >/dev/null 2>&1; then
     echo "test: with cargo-nextest; documentation examples first, with cargo test"
     cargo test --quiet --release --workspace --doc || exit $?
