@@ -1,3 +1,5 @@
 //! The embedded trainer: rollouts, learner, weight sync, checkpoints. The only crate that links libtorch.
 
 pub mod model;
+pub mod optimizer;
+pub mod torch_ext;

@@ -1,0 +1,122 @@
+//! The optimizer's state in a safetensors file: `<parameter>.{exp_avg, exp_avg_sq, step, master}`.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::Path;
+
+use safetensors::{Dtype, View};
+use tch::{Device, Kind, Tensor};
+
+use super::{AdamW, Error, Slot};
+use crate::torch_ext;
+
+impl Slot {
+    fn state(&self) -> impl Iterator<Item = (String, &Tensor)> {
+        let named = |part: &str| format!("{}.{part}", self.name);
+        [
+            (named("exp_avg"), &self.exp_avg),
+            (named("exp_avg_sq"), &self.exp_avg_sq),
+            (named("step"), &self.step),
+        ]
+        .into_iter()
+        .chain(self.master.as_ref().map(|master| (named("master"), master)))
+    }
+}
+
+impl AdamW {
+    /// Writes the state to `path`. On the CPU nothing is copied.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        let file_error = |source| Error::File {
+            path: path.to_owned(),
+            what: "save",
+            source,
+        };
+        let tensors: Vec<_> = self
+            .slots
+            .iter()
+            .flat_map(Slot::state)
+            .map(|(name, tensor)| (name, Saved::new(tensor)))
+            .collect();
+        safetensors::serialize_to_file(tensors, None, path)
+            .map_err(|error| file_error(error.into()))
+    }
+
+    /// Takes over the state in `path`, which must be of the same parameters and shapes; on an error nothing is changed.
+    /// Float32 masters, where there are any, are also rounded into the parameters.
+    pub fn load(&mut self, path: &Path) -> Result<(), Error> {
+        let _no_grad = tch::no_grad_guard();
+        let mut saved: HashMap<String, Tensor> = Tensor::read_safetensors(path)
+            .map_err(|error| Error::File {
+                path: path.to_owned(),
+                what: "load",
+                source: error.into(),
+            })?
+            .into_iter()
+            .collect();
+        let mut pairs = Vec::new();
+        for (name, tensor) in self.slots.iter().flat_map(Slot::state) {
+            let found = saved
+                .remove(&name)
+                .ok_or_else(|| Error::Missing { name: name.clone() })?;
+            if found.size() != tensor.size() {
+                return Err(Error::Shape {
+                    name,
+                    found: found.size(),
+                    expected: tensor.size(),
+                });
+            }
+            pairs.push((tensor.shallow_clone(), found));
+        }
+        if let Some(name) = saved.into_keys().min() {
+            return Err(Error::Unexpected { name });
+        }
+        for (mut tensor, found) in pairs {
+            tensor.copy_(&found);
+        }
+        for slot in &self.slots {
+            if let Some(master) = &slot.master {
+                slot.parameter.shallow_clone().copy_(master);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A tensor as the safetensors writer wants it: contiguous and on the CPU.
+struct Saved {
+    tensor: Tensor,
+    shape: Vec<usize>,
+}
+
+impl Saved {
+    fn new(tensor: &Tensor) -> Self {
+        Self {
+            tensor: tensor.to_device(Device::Cpu).contiguous(),
+            shape: tensor.size().iter().map(|side| *side as usize).collect(),
+        }
+    }
+}
+
+impl View for Saved {
+    fn dtype(&self) -> Dtype {
+        match self.tensor.kind() {
+            Kind::Float => Dtype::F32,
+            Kind::Double => Dtype::F64,
+            Kind::BFloat16 => Dtype::BF16,
+            Kind::Half => Dtype::F16,
+            other => unreachable!("AdamW's state is floating point, not {other:?}"),
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(torch_ext::bytes(&self.tensor).expect("contiguous and on the CPU since new"))
+    }
+
+    fn data_len(&self) -> usize {
+        self.tensor.numel() * self.tensor.kind().elt_size_in_bytes()
+    }
+}
