@@ -1,8 +1,11 @@
 //! The event: one line of `events.jsonl`. Everything that shows a run folds these and nothing else.
+//!
+//! Forward compatible: an event of a newer version reads as [`EventKind::Unknown`], a newer lane, phase, level or ending
+//! as `Other`, a newer field is ignored. Floats may be non-finite; they are written as [`Number`] writes them.
 
 use serde::{Deserialize, Serialize};
 
-use crate::number::{Number, Values};
+use crate::number::{self, Number, Values};
 
 /// One thing that happened. Order is `seq`; time is data and never read from a clock downstream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -10,6 +13,7 @@ pub struct Event {
     /// Counts from 0 in each run, without gaps.
     pub seq: u64,
     /// Milliseconds since the run started (monotonic clock of the trainer).
+    #[serde(with = "number::float")]
     pub elapsed_ms: f64,
     #[serde(flatten)]
     pub kind: EventKind,
@@ -27,6 +31,9 @@ pub enum Phase {
     Train,
     /// Waiting for the last evaluation, writing the last checkpoint.
     Finish,
+    /// A phase of a newer version.
+    #[serde(other)]
+    Other,
 }
 
 /// Where time goes. Each lane is a row of the timeline.
@@ -48,6 +55,56 @@ pub enum Lane {
     WaitRollouts,
     /// The generator waits for the learner (the staleness bound is reached).
     WaitLearner,
+    /// A lane of a newer version.
+    #[serde(other)]
+    Other,
+}
+
+impl Lane {
+    /// Every lane this version knows, in the order a timeline shows them.
+    pub const ALL: [Self; 13] = [
+        Self::Generate,
+        Self::Tool,
+        Self::Reward,
+        Self::OldLogProb,
+        Self::Ref,
+        Self::Value,
+        Self::ActorUpdate,
+        Self::CriticUpdate,
+        Self::WeightSync,
+        Self::Eval,
+        Self::Checkpoint,
+        Self::WaitRollouts,
+        Self::WaitLearner,
+    ];
+
+    /// The name as it stands in `events.jsonl`: `actor_update`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generate => "generate",
+            Self::Tool => "tool",
+            Self::Reward => "reward",
+            Self::OldLogProb => "old_log_prob",
+            Self::Ref => "ref",
+            Self::Value => "value",
+            Self::ActorUpdate => "actor_update",
+            Self::CriticUpdate => "critic_update",
+            Self::WeightSync => "weight_sync",
+            Self::Eval => "eval",
+            Self::Checkpoint => "checkpoint",
+            Self::WaitRollouts => "wait_rollouts",
+            Self::WaitLearner => "wait_learner",
+            Self::Other => "other",
+        }
+    }
+
+    /// True: the learner works in this lane (forward or backward passes over a batch).
+    pub fn is_learner_work(self) -> bool {
+        matches!(
+            self,
+            Self::OldLogProb | Self::Ref | Self::Value | Self::ActorUpdate | Self::CriticUpdate
+        )
+    }
 }
 
 /// How the run ended.
@@ -60,6 +117,9 @@ pub enum RunStatus {
     Stopped,
     /// Ended by an error; `reason` says which.
     Failed,
+    /// An ending of a newer version.
+    #[serde(other)]
+    Other,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +129,9 @@ pub enum Level {
     Info,
     Warning,
     Error,
+    /// A level of a newer version.
+    #[serde(other)]
+    Other,
 }
 
 /// One GPU, one moment (NVML).
@@ -76,9 +139,11 @@ pub enum Level {
 pub struct GpuSample {
     pub index: u32,
     pub name: String,
+    #[serde(with = "number::float")]
     pub utilization_percent: f64,
     pub memory_used_bytes: u64,
     pub memory_total_bytes: u64,
+    #[serde(with = "number::float")]
     pub power_watts: f64,
 }
 
@@ -128,16 +193,21 @@ pub enum EventKind {
         name: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<u64>,
+        #[serde(with = "number::float")]
         start_ms: f64,
+        #[serde(with = "number::float")]
         end_ms: f64,
     },
     WeightsSynced {
         version: u64,
         bytes: u64,
         /// Time during which no token could be generated.
+        #[serde(with = "number::float")]
         blocked_ms: f64,
+        #[serde(with = "number::float")]
         transfer_ms: f64,
         /// From the end of the optimizer step to the first moment the new weights generate.
+        #[serde(with = "number::float")]
         total_ms: f64,
         /// Hash over every tensor, as the learner sent it; hexadecimal.
         sent_fingerprint: String,
@@ -158,17 +228,20 @@ pub enum EventKind {
         /// Relative to the run directory.
         path: String,
         bytes: u64,
+        #[serde(with = "number::float")]
         save_ms: f64,
     },
     /// Once a second.
     HostSampled {
         /// Of the whole machine, 0..100.
+        #[serde(with = "number::float")]
         cpu_percent: f64,
         memory_used_bytes: u64,
         memory_total_bytes: u64,
         /// Resident set of the trainer.
         process_memory_bytes: u64,
         /// CPU of the trainer, 100 = one core.
+        #[serde(with = "number::float")]
         process_cpu_percent: f64,
         gpus: Vec<GpuSample>,
     },
@@ -190,7 +263,60 @@ pub enum EventKind {
         reason: String,
         steps: u64,
     },
-    /// An event of a newer version; kept in `seq` order, shown by none.
+    /// An event of a newer version; keeps its place in `seq` order, shown by none.
     #[serde(other)]
     Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::any_events;
+
+    /// Debug text tells NaN from NaN-less and -0 from 0; equality of plain floats does not hold for NaN.
+    fn text(event: &Event) -> String {
+        format!("{event:?}")
+    }
+
+    proptest! {
+        #[test]
+        fn every_event_survives_json(events in any_events(8)) {
+            for event in &events {
+                let json = serde_json::to_string(event).unwrap();
+                prop_assert!(!json.contains('\n'));
+                let back: Event = serde_json::from_str(&json).unwrap();
+                prop_assert_eq!(text(&back), text(event), "{}", json);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_newer_version_writes_reads_as_unknown_or_other() {
+        let event: Event = serde_json::from_str(
+            r#"{"seq":7,"elapsed_ms":1,"event":"bandit_updated","arms":[{"name":"a","mean":0.5}]}"#,
+        )
+        .unwrap();
+        assert_eq!((event.seq, event.kind), (7, EventKind::Unknown));
+        let event: Event = serde_json::from_str(
+            r#"{"seq":8,"elapsed_ms":1.5,"event":"span","lane":"all_reduce","name":"x","start_ms":1,"end_ms":2,"rank":3}"#,
+        )
+        .unwrap();
+        assert!(matches!(
+            event.kind,
+            EventKind::Span {
+                lane: Lane::Other,
+                step: None,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn lane_names_are_those_in_the_log() {
+        for lane in Lane::ALL {
+            assert_eq!(serde_json::to_value(lane).unwrap(), lane.name());
+        }
+    }
 }

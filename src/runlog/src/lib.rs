@@ -9,5 +9,16 @@
 pub mod event;
 pub mod exit_code;
 pub mod number;
+pub mod recorder;
+pub mod run_dir;
+pub mod state;
+pub mod tail;
 
 pub use event::{Event, EventKind};
+pub use recorder::Recorder;
+pub use run_dir::RunDir;
+pub use state::RunState;
+pub use tail::Tail;
+
+#[cfg(test)]
+mod testing;

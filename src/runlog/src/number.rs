@@ -5,8 +5,40 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A float that survives JSON whatever its value.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
+///
+/// Equality is that of a record, not of arithmetic: NaN equals NaN, so that what was read back can be compared.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Number(pub f64);
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || (self.0.is_nan() && other.0.is_nan())
+    }
+}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        if self == other {
+            return Some(std::cmp::Ordering::Equal);
+        }
+        self.0.partial_cmp(&other.0)
+    }
+}
+
+/// For `#[serde(with = "number::float")]`: a plain `f64` field written and read as [`Number`] is.
+pub mod float {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Number;
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        Number(*value).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Number::deserialize(deserializer).map(|number| number.0)
+    }
+}
 
 /// Metric name to value, in name order. Names are those of the metric table.
 pub type Values = BTreeMap<String, Number>;

@@ -1,0 +1,536 @@
+//! What a run looks like after the events so far: THE fold. Screens, headless, replay and tests all show this.
+//!
+//! [`RunState::apply`] is pure: no clock, no file. Folding a log in one go or a line at a time gives the same state.
+//! Memory is bounded by steps and seconds, not by rollouts or spans: series and syncs are kept whole, spans as totals
+//! and merged intervals a lane plus the latest [`RECENT_SPANS`].
+
+mod intervals;
+mod liveness;
+mod series;
+mod summary;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+pub use intervals::Intervals;
+pub use liveness::{Glance, Liveness, SILENCE, glance, liveness};
+pub use series::{Point, Series};
+pub use summary::{LaneTime, Percentiles, Summary};
+
+use crate::event::{Event, EventKind, GpuSample, Lane, Level, Phase, RunStatus};
+use crate::number::{Number, Values};
+
+/// Spans kept one by one, over all lanes; older ones live on in their lane's totals.
+pub const RECENT_SPANS: usize = 8192;
+/// Log lines kept; the log itself has all of them.
+pub const RECENT_LOG_LINES: usize = 2000;
+/// Alarms kept one by one; `alarm_count` counts all.
+pub const RECENT_ALARMS: usize = 1000;
+
+/// What `RunStarted` said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Started {
+    pub experiment_name: String,
+    pub mode: String,
+    pub total_steps: u64,
+    pub parameters: u64,
+    pub pid: u32,
+    pub host: String,
+    pub seed: u64,
+}
+
+/// What `RunEnded` said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    pub status: RunStatus,
+    pub exit_code: i32,
+    pub reason: String,
+    pub steps: u64,
+    pub elapsed_ms: f64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Span {
+    pub lane: Lane,
+    pub name: String,
+    pub step: Option<u64>,
+    pub start_ms: f64,
+    pub end_ms: f64,
+}
+
+/// All time spent in one lane.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LaneState {
+    pub spans: u64,
+    /// Sum of span lengths; parallel spans count each.
+    pub total_ms: f64,
+    /// When at least one span was open.
+    pub busy: Intervals,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sync {
+    pub elapsed_ms: f64,
+    pub version: u64,
+    pub bytes: u64,
+    pub blocked_ms: f64,
+    pub transfer_ms: f64,
+    pub total_ms: f64,
+    pub canary_max_diff_nats: Number,
+    pub is_verified: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evaluation {
+    pub elapsed_ms: f64,
+    pub step: u64,
+    pub policy_version: u64,
+    pub samples: u64,
+    pub values: Values,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct AlarmRecord {
+    pub elapsed_ms: f64,
+    pub name: String,
+    pub step: Option<u64>,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogRecord {
+    pub elapsed_ms: f64,
+    pub level: Level,
+    pub target: String,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checkpoint {
+    pub elapsed_ms: f64,
+    pub step: u64,
+    pub path: String,
+    pub bytes: u64,
+    pub save_ms: f64,
+}
+
+/// The last host sample.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostSample {
+    pub elapsed_ms: f64,
+    pub cpu_percent: f64,
+    pub memory_used_bytes: u64,
+    pub memory_total_bytes: u64,
+    pub process_memory_bytes: u64,
+    pub process_cpu_percent: f64,
+    pub gpus: Vec<GpuSample>,
+}
+
+/// Rollouts so far, counted.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rollouts {
+    pub ended: u64,
+    pub turns: u64,
+    pub tool_calls: u64,
+    pub response_tokens: u64,
+    /// Rollouts whose scorer failed.
+    pub missing_scores: u64,
+    /// Finite scores only, so that one NaN does not hide the rest.
+    pub score_sum: f64,
+    pub scored: u64,
+    /// Finish reason to count.
+    pub finishes: BTreeMap<String, u64>,
+    /// Of the batch that is being gathered: its step, and how many have ended.
+    pub current_step: u64,
+    pub current_ended: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunState {
+    pub started: Option<Started>,
+    pub ended: Option<Ended>,
+    pub phase: Option<Phase>,
+    /// Last step that ended.
+    pub step: u64,
+    pub policy_version: u64,
+    /// Of the latest event, whatever its order.
+    pub elapsed_ms: f64,
+    /// Metric name to every value it had: of steps, evaluations, syncs (`weight_sync/*`) and host samples.
+    pub series: BTreeMap<String, Series>,
+    pub evals: Vec<Evaluation>,
+    pub lanes: BTreeMap<Lane, LaneState>,
+    pub recent_spans: VecDeque<Span>,
+    pub syncs: Vec<Sync>,
+    pub alarms: VecDeque<AlarmRecord>,
+    pub alarm_count: u64,
+    pub log_lines: VecDeque<LogRecord>,
+    pub rollouts: Rollouts,
+    pub checkpoints: Vec<Checkpoint>,
+    pub host: Option<HostSample>,
+    pub events: u64,
+    /// Sequence numbers that never came: lines that were corrupt or lost.
+    pub missing_events: u64,
+    /// Events of a newer version.
+    pub unknown_events: u64,
+    next_seq: u64,
+}
+
+impl RunState {
+    /// The state after all of `events`.
+    pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
+        let mut state = Self::default();
+        for event in events {
+            state.apply(event);
+        }
+        state
+    }
+
+    /// Takes one more event, in the order of the log.
+    pub fn apply(&mut self, event: &Event) {
+        let elapsed_ms = event.elapsed_ms;
+        self.events += 1;
+        self.missing_events += event.seq.saturating_sub(self.next_seq);
+        self.next_seq = self.next_seq.max(event.seq + 1);
+        if elapsed_ms > self.elapsed_ms {
+            self.elapsed_ms = elapsed_ms;
+        }
+        match &event.kind {
+            EventKind::RunStarted {
+                experiment_name,
+                mode,
+                total_steps,
+                parameters,
+                pid,
+                host,
+                seed,
+            } => {
+                self.started = Some(Started {
+                    experiment_name: experiment_name.clone(),
+                    mode: mode.clone(),
+                    total_steps: *total_steps,
+                    parameters: *parameters,
+                    pid: *pid,
+                    host: host.clone(),
+                    seed: *seed,
+                });
+                // A run that goes on in its own directory is running again.
+                self.ended = None;
+            }
+            EventKind::PhaseChanged { phase } => self.phase = Some(*phase),
+            EventKind::RolloutEnded {
+                step,
+                turns,
+                tool_calls,
+                response_tokens,
+                score,
+                finish,
+                ..
+            } => self
+                .rollouts
+                .count(*step, *turns, *tool_calls, *response_tokens, *score, finish),
+            EventKind::StepEnded {
+                step,
+                policy_version,
+                values,
+            } => {
+                self.step = *step;
+                self.policy_version = *policy_version;
+                self.push_values(values, *step, elapsed_ms);
+            }
+            EventKind::Span {
+                lane,
+                name,
+                step,
+                start_ms,
+                end_ms,
+            } => {
+                let totals = self.lanes.entry(*lane).or_default();
+                totals.spans += 1;
+                let length = end_ms - start_ms;
+                if length.is_finite() && length > 0.0 {
+                    totals.total_ms += length;
+                }
+                totals.busy.insert(*start_ms, *end_ms);
+                push_bounded(
+                    &mut self.recent_spans,
+                    RECENT_SPANS,
+                    Span {
+                        lane: *lane,
+                        name: name.clone(),
+                        step: *step,
+                        start_ms: *start_ms,
+                        end_ms: *end_ms,
+                    },
+                );
+            }
+            EventKind::WeightsSynced {
+                version,
+                bytes,
+                blocked_ms,
+                transfer_ms,
+                total_ms,
+                canary_max_diff_nats,
+                verified,
+                ..
+            } => {
+                self.syncs.push(Sync {
+                    elapsed_ms,
+                    version: *version,
+                    bytes: *bytes,
+                    blocked_ms: *blocked_ms,
+                    transfer_ms: *transfer_ms,
+                    total_ms: *total_ms,
+                    canary_max_diff_nats: *canary_max_diff_nats,
+                    is_verified: *verified,
+                });
+            }
+            EventKind::EvalEnded {
+                step,
+                policy_version,
+                samples,
+                values,
+            } => {
+                self.push_values(values, *step, elapsed_ms);
+                self.evals.push(Evaluation {
+                    elapsed_ms,
+                    step: *step,
+                    policy_version: *policy_version,
+                    samples: *samples,
+                    values: values.clone(),
+                });
+            }
+            EventKind::CheckpointSaved {
+                step,
+                path,
+                bytes,
+                save_ms,
+            } => self.checkpoints.push(Checkpoint {
+                elapsed_ms,
+                step: *step,
+                path: path.clone(),
+                bytes: *bytes,
+                save_ms: *save_ms,
+            }),
+            EventKind::HostSampled {
+                cpu_percent,
+                memory_used_bytes,
+                memory_total_bytes,
+                process_memory_bytes,
+                process_cpu_percent,
+                gpus,
+            } => {
+                self.host = Some(HostSample {
+                    elapsed_ms,
+                    cpu_percent: *cpu_percent,
+                    memory_used_bytes: *memory_used_bytes,
+                    memory_total_bytes: *memory_total_bytes,
+                    process_memory_bytes: *process_memory_bytes,
+                    process_cpu_percent: *process_cpu_percent,
+                    gpus: gpus.clone(),
+                });
+            }
+            EventKind::Alarm {
+                name,
+                step,
+                message,
+            } => {
+                self.alarm_count += 1;
+                push_bounded(
+                    &mut self.alarms,
+                    RECENT_ALARMS,
+                    AlarmRecord {
+                        elapsed_ms,
+                        name: name.clone(),
+                        step: *step,
+                        message: message.clone(),
+                    },
+                );
+            }
+            EventKind::LogLine {
+                level,
+                target,
+                message,
+            } => push_bounded(
+                &mut self.log_lines,
+                RECENT_LOG_LINES,
+                LogRecord {
+                    elapsed_ms,
+                    level: *level,
+                    target: target.clone(),
+                    message: message.clone(),
+                },
+            ),
+            EventKind::RunEnded {
+                status,
+                exit_code,
+                reason,
+                steps,
+            } => {
+                self.ended = Some(Ended {
+                    status: *status,
+                    exit_code: *exit_code,
+                    reason: reason.clone(),
+                    steps: *steps,
+                    elapsed_ms,
+                });
+            }
+            EventKind::Unknown => self.unknown_events += 1,
+        }
+        for (name, value) in derived_values(&event.kind) {
+            self.push_value(&name, self.step, elapsed_ms, value);
+        }
+    }
+
+    fn push_values(&mut self, values: &Values, step: u64, elapsed_ms: f64) {
+        for (name, value) in values {
+            self.push_value(name, step, elapsed_ms, value.0);
+        }
+    }
+
+    fn push_value(&mut self, name: &str, step: u64, elapsed_ms: f64, value: f64) {
+        let point = Point {
+            step,
+            elapsed_ms,
+            value: Number(value),
+        };
+        match self.series.get_mut(name) {
+            Some(series) => series.push(point),
+            None => self.series.entry(name.to_owned()).or_default().push(point),
+        }
+    }
+
+    /// Steps the run is to make; None before `RunStarted`.
+    pub fn total_steps(&self) -> Option<u64> {
+        Some(self.started.as_ref()?.total_steps)
+    }
+
+    /// Share of generation time during which the learner also worked, 0..1; None while nothing was generated.
+    ///
+    /// `|G ∩ L| / |G|`, where G is the union of all `generate` spans and L the union of all `old_log_prob`, `ref`,
+    /// `value`, `actor_update` and `critic_update` spans, as sets of moments, and `|·|` is their length. Parallel
+    /// generate spans count once. Evaluation, tools, scoring and waiting are in neither. Synchronous training gives 0.
+    pub fn overlap_frac(&self) -> Option<f64> {
+        let generation = &self.lanes.get(&Lane::Generate)?.busy;
+        if generation.is_empty() {
+            return None;
+        }
+        let learner = self
+            .lanes
+            .iter()
+            .filter(|(lane, _)| lane.is_learner_work())
+            .fold(Intervals::default(), |all, (_, state)| {
+                all.union(&state.busy)
+            });
+        Some(generation.shared_length(&learner) / generation.length())
+    }
+
+    /// The last value of a metric.
+    pub fn last(&self, name: &str) -> Option<f64> {
+        Some(self.series.get(name)?.last()?.value.0)
+    }
+}
+
+/// Metrics that events carry as fields of their own, under the names of the metric table.
+pub fn derived_values(kind: &EventKind) -> Vec<(String, f64)> {
+    match kind {
+        EventKind::WeightsSynced {
+            bytes,
+            blocked_ms,
+            transfer_ms,
+            total_ms,
+            canary_max_diff_nats,
+            ..
+        } => vec![
+            ("weight_sync/blocked_ms".to_owned(), *blocked_ms),
+            ("weight_sync/transfer_ms".to_owned(), *transfer_ms),
+            ("weight_sync/total_ms".to_owned(), *total_ms),
+            ("weight_sync/bytes".to_owned(), *bytes as f64),
+            (
+                "weight_sync/canary_max_diff_nats".to_owned(),
+                canary_max_diff_nats.0,
+            ),
+        ],
+        EventKind::HostSampled {
+            cpu_percent,
+            memory_used_bytes,
+            process_memory_bytes,
+            process_cpu_percent,
+            gpus,
+            ..
+        } => {
+            let mut values = vec![
+                ("host/cpu_percent".to_owned(), *cpu_percent),
+                (
+                    "host/memory_used_bytes".to_owned(),
+                    *memory_used_bytes as f64,
+                ),
+                (
+                    "host/process_memory_bytes".to_owned(),
+                    *process_memory_bytes as f64,
+                ),
+                ("host/process_cpu_percent".to_owned(), *process_cpu_percent),
+            ];
+            for gpu in gpus {
+                let index = gpu.index;
+                values.push((
+                    format!("gpu/{index}/utilization_percent"),
+                    gpu.utilization_percent,
+                ));
+                values.push((
+                    format!("gpu/{index}/memory_used_bytes"),
+                    gpu.memory_used_bytes as f64,
+                ));
+                values.push((format!("gpu/{index}/power_watts"), gpu.power_watts));
+            }
+            values
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Rollouts {
+    fn count(
+        &mut self,
+        step: u64,
+        turns: u32,
+        tool_calls: u32,
+        response_tokens: u32,
+        score: Option<Number>,
+        finish: &str,
+    ) {
+        self.ended += 1;
+        self.turns += u64::from(turns);
+        self.tool_calls += u64::from(tool_calls);
+        self.response_tokens += u64::from(response_tokens);
+        match score {
+            None => self.missing_scores += 1,
+            Some(Number(score)) if score.is_finite() => {
+                self.scored += 1;
+                self.score_sum += score;
+            }
+            Some(_) => {}
+        }
+        *self.finishes.entry(finish.to_owned()).or_default() += 1;
+        if step > self.current_step {
+            self.current_step = step;
+            self.current_ended = 0;
+        }
+        if step == self.current_step {
+            self.current_ended += 1;
+        }
+    }
+
+    /// Mean of the finite scores so far.
+    pub fn mean_score(&self) -> Option<f64> {
+        (self.scored > 0).then(|| self.score_sum / self.scored as f64)
+    }
+}
+
+fn push_bounded<T>(queue: &mut VecDeque<T>, most: usize, item: T) {
+    if queue.len() == most {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}

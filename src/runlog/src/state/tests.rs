@@ -1,0 +1,296 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::tail::{Limits, Tail};
+use crate::testing::{any_events, lines};
+
+fn event(seq: u64, kind: EventKind) -> Event {
+    Event {
+        seq,
+        elapsed_ms: seq as f64,
+        kind,
+    }
+}
+
+fn span(lane: Lane, start_ms: f64, end_ms: f64) -> EventKind {
+    EventKind::Span {
+        lane,
+        name: String::new(),
+        step: None,
+        start_ms,
+        end_ms,
+    }
+}
+
+fn fold(kinds: Vec<EventKind>) -> RunState {
+    let events: Vec<Event> = kinds
+        .into_iter()
+        .enumerate()
+        .map(|(seq, kind)| event(seq as u64, kind))
+        .collect();
+    RunState::fold(&events)
+}
+
+fn values(pairs: &[(&str, f64)]) -> Values {
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), Number(*value)))
+        .collect()
+}
+
+fn eval(step: u64, pairs: &[(&str, f64)]) -> EventKind {
+    EventKind::EvalEnded {
+        step,
+        policy_version: step,
+        samples: 4,
+        values: values(pairs),
+    }
+}
+
+/// Debug text, since a NaN time is unequal to itself.
+fn text(state: &RunState) -> String {
+    format!("{state:?}")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn folding_a_stream_cut_anywhere_equals_folding_the_whole(
+        events in any_events(12),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        limit in 1_usize..5,
+    ) {
+        let whole = RunState::fold(&events);
+        let bytes = lines(&events);
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+        cuts.push(bytes.len());
+        cuts.sort_unstable();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("events.jsonl");
+        let mut tail = Tail::new(&path);
+        let mut state = RunState::default();
+        for cut in cuts {
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            loop {
+                let batch = tail.read(Limits { events: limit, bytes: 64 }).unwrap();
+                prop_assert!(batch.bad_lines.is_empty() && !batch.restarted);
+                for event in &batch.events {
+                    state.apply(event);
+                }
+                if !batch.has_more {
+                    break;
+                }
+            }
+        }
+        prop_assert_eq!(text(&state), text(&whole));
+    }
+}
+
+#[test]
+fn overlap_is_the_share_of_generation_time_in_which_the_learner_worked() {
+    // Generation covers 0..100 once, though two spans lie over each other. The learner covers 40..60 and 90..120; the
+    // reference and the update share 50..60, which counts once.
+    let state = fold(vec![
+        span(Lane::Generate, 0.0, 70.0),
+        span(Lane::Generate, 30.0, 100.0),
+        span(Lane::Ref, 40.0, 60.0),
+        span(Lane::ActorUpdate, 50.0, 60.0),
+        span(Lane::CriticUpdate, 90.0, 120.0),
+        span(Lane::Eval, 0.0, 100.0),
+        span(Lane::WaitRollouts, 0.0, 100.0),
+    ]);
+    assert_eq!(state.overlap_frac(), Some(0.3));
+    assert_eq!(state.lanes[&Lane::Generate].total_ms, 140.0);
+    assert_eq!(state.lanes[&Lane::Generate].busy.length(), 100.0);
+}
+
+#[test]
+fn overlap_is_nothing_without_generation_and_zero_in_turns() {
+    assert_eq!(
+        fold(vec![span(Lane::ActorUpdate, 0.0, 1.0)]).overlap_frac(),
+        None
+    );
+    let turns = fold(vec![
+        span(Lane::Generate, 0.0, 10.0),
+        span(Lane::ActorUpdate, 10.0, 20.0),
+    ]);
+    assert_eq!(turns.overlap_frac(), Some(0.0));
+}
+
+#[test]
+fn val_reward_is_the_mean_over_sources_and_prefers_reward_to_acc() {
+    let state = fold(vec![
+        eval(
+            0,
+            &[
+                ("val-core/a/reward/mean@1", 0.25),
+                ("val-core/b/reward/mean@1", 0.75),
+                ("val-core/b/acc/mean@1", 1.0),
+            ],
+        ),
+        eval(5, &[("val-aux/a/reward/std@4", 9.0)]),
+        eval(
+            10,
+            &[
+                ("val-core/a/acc/mean@4", 0.9),
+                ("val-core/a/acc/best@4/mean", 1.0),
+            ],
+        ),
+    ]);
+    let summary = state.summary();
+    assert_eq!(summary.val_reward_first, Some(Number(0.5)));
+    assert_eq!(summary.val_reward_last, Some(Number(0.9)));
+    assert_eq!(state.val_rewards().count(), 2);
+}
+
+#[test]
+fn non_finite_values_stay_in_their_series() {
+    let step = |step, value| EventKind::StepEnded {
+        step,
+        policy_version: step,
+        values: values(&[("actor/pg_loss", value)]),
+    };
+    let state = fold(vec![
+        step(1, 0.5),
+        step(2, f64::NAN),
+        step(3, f64::INFINITY),
+    ]);
+    let series = &state.series["actor/pg_loss"];
+    assert_eq!(series.points().len(), 3);
+    assert_eq!(series.non_finite(), 2);
+    assert!(series.points()[1].value.0.is_nan());
+    let json = serde_json::to_string(&state.summary()).unwrap();
+    assert!(json.contains(r#""actor/pg_loss":"inf""#), "{json}");
+    let back: Summary = serde_json::from_str(&json).unwrap();
+    assert_eq!(back, state.summary());
+}
+
+#[test]
+fn percentiles_are_by_nearest_rank_and_skip_non_finite_values() {
+    let values = (1..=100).map(f64::from).chain([f64::NAN, f64::INFINITY]);
+    let percentiles = Percentiles::of(values).unwrap();
+    assert_eq!(
+        (percentiles.p50, percentiles.p95, percentiles.max),
+        (50.0, 95.0, 100.0)
+    );
+    assert_eq!(Percentiles::of([7.0]).unwrap().p95, 7.0);
+    assert_eq!(Percentiles::of([f64::NAN]), None);
+}
+
+#[test]
+fn missing_sequence_numbers_are_counted() {
+    let line = |seq| {
+        event(
+            seq,
+            EventKind::PhaseChanged {
+                phase: Phase::Train,
+            },
+        )
+    };
+    let state = RunState::fold(&[line(0), line(1), line(4), line(5)]);
+    assert_eq!(state.missing_events, 2);
+}
+
+#[test]
+fn missing_scores_are_counted_apart_from_zero() {
+    let rollout = |step, score: Option<f64>| EventKind::RolloutEnded {
+        step,
+        uid: "u".to_owned(),
+        sample: 0,
+        policy_version_min: 0,
+        policy_version_max: 0,
+        turns: 2,
+        tool_calls: 1,
+        response_tokens: 10,
+        score: score.map(Number),
+        finish: "stop".to_owned(),
+    };
+    let state = fold(vec![
+        rollout(1, Some(0.0)),
+        rollout(1, None),
+        rollout(2, Some(1.0)),
+        rollout(2, Some(f64::NAN)),
+        rollout(1, Some(0.5)),
+    ]);
+    let rollouts = &state.rollouts;
+    assert_eq!(
+        (rollouts.ended, rollouts.missing_scores, rollouts.scored),
+        (5, 1, 3)
+    );
+    assert_eq!(rollouts.mean_score(), Some(0.5));
+    assert_eq!((rollouts.current_step, rollouts.current_ended), (2, 2));
+}
+
+mod alive {
+    use std::time::{Duration, SystemTime};
+
+    use super::super::*;
+    use crate::run_dir::{NewRun, RunDir};
+
+    fn edited(edit: impl Fn(&mut serde_json::Value)) -> (tempfile::TempDir, RunDir) {
+        let root = tempfile::tempdir().unwrap();
+        let run_dir = RunDir::create(root.path(), &NewRun::default()).unwrap();
+        let path = run_dir.path().join("run.json");
+        let mut info = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        edit(&mut info);
+        std::fs::write(&path, serde_json::to_vec(&info).unwrap()).unwrap();
+        let run_dir = RunDir::open(run_dir.path()).unwrap();
+        (root, run_dir)
+    }
+
+    #[test]
+    fn a_run_of_a_living_process_is_running() {
+        let (_root, run_dir) = edited(|_| {});
+        assert_eq!(
+            liveness(&run_dir, None, SystemTime::now()),
+            Liveness::Running
+        );
+    }
+
+    #[test]
+    fn a_run_whose_process_is_gone_is_presumed_dead() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        let (_root, run_dir) = edited(|info| info["pid"] = pid.into());
+        let Liveness::PresumedDead { reason } = liveness(&run_dir, None, SystemTime::now()) else {
+            panic!("not dead");
+        };
+        assert_eq!(
+            reason,
+            format!("process {pid} is gone and left no end event")
+        );
+    }
+
+    #[test]
+    fn a_later_process_with_the_same_pid_does_not_keep_a_run_alive() {
+        let (_root, run_dir) = edited(|info| info["process_start_ticks"] = 1.into());
+        assert!(matches!(
+            liveness(&run_dir, None, SystemTime::now()),
+            Liveness::PresumedDead { .. }
+        ));
+    }
+
+    #[test]
+    fn a_run_on_another_host_is_dead_after_ten_silent_minutes() {
+        let (_root, run_dir) = edited(|info| info["host"] = "elsewhere".into());
+        std::fs::write(run_dir.events_path(), "").unwrap();
+        let now = SystemTime::now();
+        assert_eq!(liveness(&run_dir, None, now), Liveness::Running);
+        let later = liveness(&run_dir, None, now + Duration::from_secs(660));
+        assert_eq!(
+            later.reason(),
+            Some("elsewhere has written nothing for 11 min")
+        );
+    }
+
+    #[test]
+    fn an_end_event_decides() {
+        let (_root, run_dir) = edited(|info| info["pid"] = 0.into());
+        let at = |status| liveness(&run_dir, Some((status, "out of memory")), SystemTime::now());
+        assert_eq!(at(RunStatus::Completed), Liveness::Finished);
+        assert_eq!(at(RunStatus::Stopped), Liveness::Stopped);
+        assert_eq!(at(RunStatus::Failed).reason(), Some("out of memory"));
+    }
+}

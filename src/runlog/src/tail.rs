@@ -1,0 +1,272 @@
+//! Reads `events.jsonl` by byte offset, live or later: bounded reads, a torn last line waits, a corrupt one is reported.
+//!
+//! Knows bytes and lines, not what the events mean. Offsets are always at the start of a line, so a reader can stop
+//! anywhere and go on there, in this process or another.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::event::Event;
+
+/// How much one [`Tail::read`] may take, so that a huge run never holds its reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub events: usize,
+    /// Bytes read from the file; a single longer line is still read whole.
+    pub bytes: usize,
+}
+
+impl Limits {
+    /// For opening a run: about a tenth of a second.
+    pub const OPENING: Self = Self {
+        events: 20_000,
+        bytes: 8 << 20,
+    };
+    /// For following one between two frames.
+    pub const LIVE: Self = Self {
+        events: 2_000,
+        bytes: 1 << 20,
+    };
+}
+
+/// A line that is no event of any version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadLine {
+    /// Counts from 1 at the start of the file, or of where this reader began.
+    pub line: u64,
+    /// Byte offset of the line's start.
+    pub offset: u64,
+    pub reason: String,
+}
+
+/// What one read gave.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Batch {
+    pub events: Vec<Event>,
+    /// In file order; the reader went on after each.
+    pub bad_lines: Vec<BadLine>,
+    /// The limits ended this read: there may be more right now.
+    pub has_more: bool,
+    /// The file became shorter than what was read already. Reading starts again at 0: fold from an empty state.
+    pub restarted: bool,
+}
+
+/// A place in an event log.
+#[derive(Debug)]
+pub struct Tail {
+    path: PathBuf,
+    file: Option<File>,
+    /// Start of the first line not yet given out.
+    offset: u64,
+    lines: u64,
+    bad_lines: u64,
+    poll_every: Duration,
+}
+
+impl Tail {
+    /// Reads `path` from its start. The file need not exist yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self::from_offset(path, 0)
+    }
+
+    /// Goes on at an offset that an earlier reader gave.
+    pub fn from_offset(path: impl Into<PathBuf>, offset: u64) -> Self {
+        Self {
+            path: path.into(),
+            file: None,
+            offset,
+            lines: 0,
+            bad_lines: 0,
+            poll_every: Duration::from_millis(50),
+        }
+    }
+
+    /// Where the next read starts: always the start of a line.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Lines that were no events, so far.
+    pub fn bad_lines(&self) -> u64 {
+        self.bad_lines
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives what is there, up to the limits. Empty when there is nothing new, or no file yet.
+    pub fn read(&mut self, limits: Limits) -> io::Result<Batch> {
+        let mut batch = Batch::default();
+        if self.file.is_none() {
+            self.file = match File::open(&self.path) {
+                Ok(file) => Some(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(batch),
+                Err(error) => return Err(error),
+            };
+        }
+        let Some(file) = &self.file else {
+            return Ok(batch);
+        };
+        let size = file.metadata()?.len();
+        if size < self.offset {
+            self.offset = 0;
+            self.lines = 0;
+            self.bad_lines = 0;
+            batch.restarted = true;
+        }
+        let mut bytes = Vec::new();
+        let mut want = usize::try_from(size - self.offset)
+            .unwrap_or(usize::MAX)
+            .min(limits.bytes.max(1));
+        // A line longer than the limit is read whole: else the reader would never get past it.
+        loop {
+            let start = bytes.len();
+            bytes.resize(want, 0);
+            let got = read_at(file, &mut bytes[start..], self.offset + start as u64)?;
+            bytes.truncate(start + got);
+            let at_end = start + got < want || self.offset + bytes.len() as u64 >= size;
+            if at_end || bytes[start..].contains(&b'\n') {
+                break;
+            }
+            want = bytes.len() * 2;
+        }
+        let mut used = 0;
+        let mut taken = 0;
+        while let Some(length) = bytes[used..].iter().position(|byte| *byte == b'\n') {
+            if taken >= limits.events.max(1) {
+                break;
+            }
+            taken += 1;
+            let line = &bytes[used..used + length];
+            self.lines += 1;
+            match parse(line) {
+                Ok(Some(event)) => batch.events.push(event),
+                Ok(None) => {}
+                Err(reason) => {
+                    self.bad_lines += 1;
+                    batch.bad_lines.push(BadLine {
+                        line: self.lines,
+                        offset: self.offset + used as u64,
+                        reason,
+                    });
+                }
+            }
+            used += length + 1;
+        }
+        batch.has_more = bytes[used..].contains(&b'\n')
+            || (used > 0 && self.offset + (bytes.len() as u64) < size);
+        self.offset += used as u64;
+        Ok(batch)
+    }
+
+    /// Waits until there is something to read, up to `timeout`; an empty batch when there was nothing.
+    ///
+    /// Looks at the file's size every 50 ms: costs one `fstat` each, works on every file system.
+    pub fn wait(&mut self, limits: Limits, timeout: Duration) -> io::Result<Batch> {
+        let end = Instant::now() + timeout;
+        loop {
+            let batch = self.read(limits)?;
+            let now = Instant::now();
+            if batch != Batch::default() || now >= end {
+                return Ok(batch);
+            }
+            std::thread::sleep(self.poll_every.min(end - now));
+        }
+    }
+}
+
+/// Every event of a finished log, and its bad lines. For logs that fit in memory; a live view uses [`Tail::read`].
+pub fn read_all(path: &Path) -> io::Result<(Vec<Event>, Vec<BadLine>)> {
+    // Here a missing file is an error: the caller says that there is one.
+    File::open(path)?;
+    let mut tail = Tail::new(path);
+    let mut events = Vec::new();
+    let mut bad_lines = Vec::new();
+    loop {
+        let batch = tail.read(Limits::OPENING)?;
+        events.extend(batch.events);
+        bad_lines.extend(batch.bad_lines);
+        if !batch.has_more {
+            return Ok((events, bad_lines));
+        }
+    }
+}
+
+/// None: an empty line. Err: why the line is no event.
+fn parse(line: &[u8]) -> Result<Option<Event>, String> {
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    serde_json::from_slice(line)
+        .map(Some)
+        .map_err(|error| error.to_string())
+}
+
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Bytes of a file up to and with its last newline.
+pub(crate) fn whole_size(file: &File) -> io::Result<u64> {
+    let mut end = file.metadata()?.len();
+    while end > 0 {
+        let start = end.saturating_sub(64 << 10);
+        let mut chunk = vec![0; (end - start) as usize];
+        let got = read_at(file, &mut chunk, start)?;
+        if let Some(position) = chunk[..got].iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + position as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+/// The whole lines in the last `bytes` of a file, oldest first; one more than fits when a line is longer.
+pub(crate) fn last_events(path: &Path, bytes: u64) -> io::Result<Vec<Event>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let end = whole_size(&file)?;
+    let mut window = bytes.max(1);
+    loop {
+        let start = end.saturating_sub(window);
+        let mut text = vec![0; (end - start) as usize];
+        let got = read_at(&file, &mut text, start)?;
+        text.truncate(got);
+        let whole = match text.iter().position(|byte| *byte == b'\n') {
+            // The first line in the window is probably cut, unless the window is the whole file.
+            Some(position) if start > 0 => &text[position + 1..],
+            _ => &text[..],
+        };
+        let events: Vec<Event> = whole
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| parse(line).ok().flatten())
+            .collect();
+        if !events.is_empty() || start == 0 {
+            return Ok(events);
+        }
+        window *= 2;
+    }
+}
+
+/// Sequence number and time of the last whole event.
+pub(crate) fn last_event(path: &Path) -> io::Result<Option<(u64, f64)>> {
+    Ok(last_events(path, 64 << 10)?
+        .last()
+        .map(|event| (event.seq, event.elapsed_ms)))
+}
