@@ -1,11 +1,26 @@
 //! WHAT TO DO: an experiment as YAML in verl's vocabulary, typed, defaulted, checked, with complaints that name file and line.
 //!
 //! ```text
-//!  experiment.yaml ─► yaml (tree + key spans) ─► aliases, overrides, ${interpolation} ─► keys table (type, range, help)
-//!                                                                     └─► Complaint[]  └─► Experiment (typed)
+//!  experiment.yaml ─► yaml (tree + places) ─► given (shorthand, overrides) ─► interpolate ─► convert (type, range)
+//!                                                                   keys (the table) ──────────┘     │
+//!                                              Complaint[] ◄── rules (keys together) ◄── Experiment ◄┘
 //! ```
-//! Knows nothing of files other than the YAML itself, of data, models or runs.
+//! `load` for use, `inspect` for everything there is to say, `keys` for help and documentation, `yaml::set_value` to
+//! edit. Knows nothing of files other than the YAML itself, of data, models or runs.
 
+mod complaint;
+mod convert;
+mod effective;
+mod given;
+mod interpolate;
+pub mod keys;
+pub mod overrides;
+mod resolve;
+mod rules;
 pub mod settings;
+pub mod yaml;
 
+pub use complaint::{Complaint, Complaints, Severity};
+pub use keys::{help, markdown};
+pub use resolve::{Loaded, from_text, inspect, load};
 pub use settings::Experiment;

@@ -45,7 +45,7 @@ pub struct ActorRolloutRef {
     pub r#ref: Ref,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Model {
     /// Hugging Face directory.
@@ -188,7 +188,7 @@ pub struct Rollout {
     pub dtype: Option<Dtype>,
     /// Sequences decoded together.
     pub max_num_seqs: u32,
-    /// None: max_prompt_length + max_response_length.
+    /// None: `max_prompt_length` + `max_response_length`.
     pub max_model_len: Option<u32>,
     /// Batches do not depend on timing, so the same seed gives the same bits; a slow tool then holds every session up.
     pub full_determinism: bool,
@@ -460,17 +460,6 @@ impl Default for ActorRolloutRef {
             actor: Actor::default(),
             rollout: Rollout::default(),
             r#ref: Ref::default(),
-        }
-    }
-}
-
-impl Default for Model {
-    fn default() -> Self {
-        Self {
-            path: String::new(),
-            tokenizer_path: None,
-            custom_chat_template: None,
-            enable_gradient_checkpointing: false,
         }
     }
 }
