@@ -12,6 +12,10 @@ _default:
 demo *OVERRIDES: build
     '{{target}}/release/lathe' run experiments/quickstart.yaml {{OVERRIDES}}
 
+# make quickstart's starting checkpoint again, by supervised training on the shipped demonstrations
+warmup: build
+    '{{target}}/release/lathe' sft experiments/warmup.yaml
+
 # run all tests; ARGS go to the test runner
 test *ARGS: libtorch
     @sh tools/run_tests.sh {{ARGS}}
@@ -28,7 +32,7 @@ golden: libtorch
     INSTA_UPDATE=always sh tools/run_tests.sh
     git status --short -- '*.snap'
 
-# licences, banned and doubled dependencies; known vulnerabilities where their database can be reached
+# licences, banned crates and their sources; known vulnerabilities where their database can be reached
 audit: _cargo-deny
     cargo deny --workspace check licenses bans sources
     @sh tools/advisories.sh
@@ -48,4 +52,4 @@ _typos:
     @command -v typos >/dev/null || { echo 'check: fetching typos (8 MB, seconds) from PyPI into .tools/' && python3 -B tools/wheels.py typos==1.52.0 typos; } || { echo 'check: compiling typos with cargo instead (some minutes)' && cargo install --quiet --locked --root .tools --version 1.52.0 typos-cli; }
 
 _cargo-deny:
-    @command -v cargo-deny >/dev/null || { echo 'audit: compiling cargo-deny into .tools/, once (about 6 minutes on 2 cores)' && cargo install --quiet --locked --root .tools cargo-deny; }
+    @command -v cargo-deny >/dev/null || { echo 'audit: compiling cargo-deny into .tools/, once (about 2 minutes on 2 cores)' && cargo install --quiet --locked --root .tools cargo-deny; }
