@@ -95,6 +95,12 @@ pub trait Generator: Send + Sync {
     fn open(&self, session: SessionId);
     /// Generates one turn. Dropping the future aborts it.
     fn generate(&self, request: TurnRequest) -> BoxFuture<'_, Result<Turn, GenerateError>>;
+    /// Ends the turn in progress: its `generate` soon returns what was drawn, with `TurnFinish::Aborted`. False: this
+    /// engine cannot, or the session has no turn in progress; dropping the future then loses the turn.
+    fn abort(&self, session: SessionId) -> bool {
+        let _ = session;
+        false
+    }
     /// Frees what the engine keeps of a session. Safe to call twice.
     fn release(&self, session: SessionId);
 }

@@ -11,3 +11,5 @@
 pub mod generate;
 pub mod message;
 pub mod rollout;
+pub mod score;
+pub mod tool;

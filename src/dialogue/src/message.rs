@@ -1,4 +1,4 @@
-//! Chat messages in the OpenAI / Hugging Face form that chat templates read.
+//! Chat messages in the `OpenAI` / Hugging Face form that chat templates read.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -31,7 +31,31 @@ pub struct ToolRecord {
     pub result: String,
     /// The call failed (unknown tool, bad JSON, tool error): `result` is the error text the model saw.
     pub failed: bool,
+    /// Why it failed; None exactly when `failed` is false.
+    pub failure: Option<CallFailure>,
+    /// What the tool itself thought of this call; never part of the training reward.
+    pub reward: Option<f64>,
+    /// What the tool measured of this call.
+    pub metrics: BTreeMap<String, f64>,
     pub elapsed_ms: f64,
+}
+
+/// Why a tool call failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallFailure {
+    /// The text between the tags is no call, or the closing tag is missing.
+    Malformed,
+    /// No tool of this name is visible to the dialogue.
+    UnknownTool,
+    /// The arguments do not fit the tool's schema.
+    BadArguments,
+    /// The tool answered with an error.
+    Tool,
+    TimedOut,
+    Panicked,
+    /// Beyond `max_parallel_calls`.
+    NotRun,
 }
 
 /// A finished dialogue. `response_*` lists have one entry a token after the prompt, in order.
@@ -51,7 +75,7 @@ pub struct Rollout {
     pub behavior_logprobs: Vec<f32>,
     /// Version of the weights that drew each token; masked tokens carry the version of the turn after which they came.
     pub policy_versions: Vec<u64>,
-    /// Prompt and dialogue as messages, for people and scorers.
+    /// Prompt and dialogue as messages, for people and scorers; they end where `response_ids` end.
     pub messages: Vec<Message>,
     pub assistant_turns: u32,
     pub tools: Vec<ToolRecord>,
@@ -59,7 +83,9 @@ pub struct Rollout {
     pub error: Option<String>,
     /// None: missing (the scorer failed), which is never the same as 0.
     pub score: Option<f64>,
-    /// Further numbers the scorer reported (`acc`, `format`, …).
+    /// Why `score` is missing although the dialogue reached its end.
+    pub score_error: Option<String>,
+    /// Further numbers: the scorer's (`format`, …), and `tool_reward/<tool>` where a tool gave one.
     pub score_parts: BTreeMap<String, f64>,
     pub generate_ms: f64,
     pub tool_ms: f64,

@@ -1,0 +1,222 @@
+//! Which scorer judges which data, and the dry run over real rows before the first step.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use experiment::settings::ScorerName;
+use serde_json::Value;
+
+use super::{Exact, Gsm8k, Numeric, ScoreError, Scorer, Transcript, score_within};
+
+/// Scorers by `data_source`, or one for all.
+#[derive(Debug, Clone)]
+pub struct Scorers {
+    by_source: BTreeMap<String, Arc<dyn Scorer>>,
+    /// `reward.scorer` when it is not `auto`.
+    for_all: Option<Arc<dyn Scorer>>,
+    /// Of one score.
+    pub timeout: Duration,
+}
+
+/// A `data_source` nobody can judge.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no scorer for data_source `{data_source}`; expected one of {known}, or set reward.scorer to exact, numeric or gsm8k"
+)]
+pub struct UnknownSource {
+    pub data_source: String,
+    pub known: String,
+}
+
+/// What is wrong with a row, as the dry run finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    pub row_index: u64,
+    pub message: String,
+}
+
+impl Scorers {
+    /// With `auto`: `openai/gsm8k` → gsm8k (strict), `lathe/calc` → numeric, `lathe/sort` and `lathe/guess` → exact.
+    pub fn new(name: ScorerName) -> Self {
+        let for_all: Option<Arc<dyn Scorer>> = match name {
+            ScorerName::Auto => None,
+            ScorerName::Exact => Some(Arc::new(Exact::default())),
+            ScorerName::Numeric => Some(Arc::new(Numeric::default())),
+            ScorerName::Gsm8k => Some(Arc::new(Gsm8k::default())),
+        };
+        let mut scorers = Self {
+            by_source: BTreeMap::new(),
+            for_all,
+            timeout: Duration::from_secs(60),
+        };
+        scorers.register("openai/gsm8k", Arc::new(Gsm8k::default()));
+        scorers.register("lathe/calc", Arc::new(Numeric::default()));
+        scorers.register("lathe/sort", Arc::new(Exact::default()));
+        scorers.register("lathe/guess", Arc::new(Exact::default()));
+        scorers
+    }
+
+    /// Adds a source or replaces its scorer.
+    pub fn register(&mut self, data_source: impl Into<String>, scorer: Arc<dyn Scorer>) {
+        self.by_source.insert(data_source.into(), scorer);
+    }
+
+    pub fn for_source(&self, data_source: &str) -> Result<Arc<dyn Scorer>, UnknownSource> {
+        self.for_all
+            .as_ref()
+            .or_else(|| self.by_source.get(data_source))
+            .cloned()
+            .ok_or_else(|| UnknownSource {
+                data_source: data_source.to_owned(),
+                known: self
+                    .by_source
+                    .keys()
+                    .map(String::as_str)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            })
+    }
+
+    /// Can these rows be judged? Each: index, data source, ground truth. Runs each scorer for real, with an empty answer and
+    /// with the truth as the answer.
+    pub async fn dry_run<'a>(
+        &self,
+        rows: impl IntoIterator<Item = (u64, &'a str, &'a Value)>,
+    ) -> Vec<Complaint> {
+        let mut complaints = Vec::new();
+        for (row_index, data_source, ground_truth) in rows {
+            if let Err(message) = self.dry_run_row(data_source, ground_truth).await {
+                complaints.push(Complaint { row_index, message });
+            }
+        }
+        complaints
+    }
+
+    async fn dry_run_row(&self, data_source: &str, ground_truth: &Value) -> Result<(), String> {
+        let text = |error: ScoreError| format!("reward_model.ground_truth: {error}");
+        let scorer = self
+            .for_source(data_source)
+            .map_err(|error| error.to_string())?;
+        scorer.check(ground_truth).map_err(text)?;
+        let mut answers = vec![String::new()];
+        answers.extend(super::alternatives(ground_truth).unwrap_or_default());
+        for answer in answers {
+            let mut transcript = sample(&answer, ground_truth.clone());
+            data_source.clone_into(&mut transcript.data_source);
+            score_within(scorer.clone(), transcript, self.timeout)
+                .await
+                .map_err(text)?;
+        }
+        Ok(())
+    }
+}
+
+/// A dialogue of one answer.
+pub(super) fn sample(answer: &str, ground_truth: Value) -> Transcript {
+    use crate::message::Message;
+    Transcript {
+        data_source: String::new(),
+        ground_truth,
+        extra_info: Value::Null,
+        model_turns: vec![answer.to_owned()],
+        messages: vec![Message::new("user", ""), Message::new("assistant", answer)],
+        prompt_messages: 1,
+        tool_rewards: BTreeMap::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::Score;
+    use super::*;
+    use crate::generate::BoxFuture;
+
+    #[test]
+    fn a_data_source_has_its_scorer_and_an_unknown_one_is_an_error_that_names_what_exists() {
+        let scorers = Scorers::new(ScorerName::Auto);
+        for (source, name) in [
+            ("openai/gsm8k", "gsm8k"),
+            ("lathe/calc", "numeric"),
+            ("lathe/sort", "exact"),
+            ("lathe/guess", "exact"),
+        ] {
+            assert_eq!(scorers.for_source(source).expect("known").name(), name);
+        }
+        assert_eq!(
+            scorers
+                .for_source("my/data")
+                .expect_err("unknown")
+                .to_string(),
+            "no scorer for data_source `my/data`; expected one of lathe/calc, lathe/guess, lathe/sort, openai/gsm8k, or set reward.scorer to exact, numeric or gsm8k"
+        );
+        let numeric = Scorers::new(ScorerName::Numeric);
+        assert_eq!(
+            numeric.for_source("my/data").expect("all").name(),
+            "numeric"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_dry_run_names_the_rows_that_cannot_be_judged() {
+        let truths = [json!("12"), json!("twelve"), json!(null)];
+        let complaints = Scorers::new(ScorerName::Auto)
+            .dry_run([
+                (0, "lathe/calc", &truths[0]),
+                (1, "lathe/calc", &truths[1]),
+                (2, "my/data", &truths[0]),
+                (3, "lathe/sort", &truths[2]),
+            ])
+            .await;
+        let rows: Vec<u64> = complaints
+            .iter()
+            .map(|complaint| complaint.row_index)
+            .collect();
+        assert_eq!(rows, [1, 2, 3]);
+        assert_eq!(
+            complaints[0].message,
+            "reward_model.ground_truth: the ground truth \"twelve\" does not suit the numeric scorer; expected one number, as number or text, or a list of these"
+        );
+    }
+
+    struct Broken(&'static str);
+
+    impl Scorer for Broken {
+        fn name(&self) -> &'static str {
+            "broken"
+        }
+
+        fn score<'a>(&'a self, _: &'a Transcript) -> BoxFuture<'a, Result<Score, ScoreError>> {
+            Box::pin(async {
+                match self.0 {
+                    "panics" => panic!("boom"),
+                    "hangs" => std::future::pending().await,
+                    "nan" => Ok(Score::new(f64::NAN)),
+                    _ => Err(ScoreError::Failed("no".to_owned())),
+                }
+            })
+        }
+
+        fn check(&self, _: &Value) -> Result<(), ScoreError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_scorer_that_fails_in_any_way_gives_no_score() {
+        for (how, message) in [
+            ("panics", "the scorer panicked: boom"),
+            ("hangs", "the scorer gave no answer within 60 s"),
+            ("nan", "the score is NaN"),
+            ("fails", "no"),
+        ] {
+            let transcript = sample("1", json!("1"));
+            let error = score_within(Arc::new(Broken(how)), transcript, Duration::from_secs(60))
+                .await
+                .expect_err("no score");
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}

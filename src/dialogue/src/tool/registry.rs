@@ -1,0 +1,377 @@
+//! Which tools exist: made from a verl tool YAML by class name, or registered one by one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::calculator::Calculator;
+use super::guess::Guess;
+use super::{Parameters, Tool, ToolSchema};
+
+/// What is wrong with a tool YAML. `place` is `file: tools[index]`.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolConfigError {
+    #[error("cannot read {path}: {source}")]
+    Read {
+        path: String,
+        source: std::io::Error,
+    },
+    #[error("{path}: {message}")]
+    Yaml { path: String, message: String },
+    #[error("{place}.class_name is `{class_name}`; expected one of {known}")]
+    UnknownClass {
+        place: String,
+        class_name: String,
+        known: String,
+    },
+    #[error("{place}.config.type is `{kind}`; only `native` tools are supported")]
+    UnknownType { place: String, kind: String },
+    #[error("{place}: {message}")]
+    Entry { place: String, message: String },
+    #[error("{place}: two tools are called `{name}`; rename one (tool_schema.function.name)")]
+    NameClash { place: String, name: String },
+    #[error("{place}: there is no tool `{name}`; the tools are {known}")]
+    UnknownTool {
+        place: String,
+        name: String,
+        known: String,
+    },
+}
+
+/// A tool from its `config`.
+pub type MakeTool = Arc<dyn Fn(&Parameters) -> Result<Arc<dyn Tool>, String> + Send + Sync>;
+
+/// How the tools of one class are made.
+#[derive(Clone)]
+pub struct ToolClass {
+    /// From the `config` mapping; errors say what is wrong with it, without a place.
+    pub make: MakeTool,
+    /// Used when the YAML gives no `tool_schema`.
+    pub schema: ToolSchema,
+}
+
+impl fmt::Debug for ToolClass {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ToolClass")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The classes a YAML may name.
+#[derive(Debug, Clone)]
+pub struct ToolClasses(BTreeMap<String, ToolClass>);
+
+impl Default for ToolClasses {
+    /// `calculator` and `guess`.
+    fn default() -> Self {
+        let mut classes = Self(BTreeMap::new());
+        classes.add(
+            "calculator",
+            ToolClass {
+                make: Arc::new(|config| Ok(Arc::new(Calculator::from_config(config)?))),
+                schema: Calculator::schema(),
+            },
+        );
+        classes.add(
+            "guess",
+            ToolClass {
+                make: Arc::new(|config| Ok(Arc::new(Guess::from_config(config)?))),
+                schema: Guess::schema(),
+            },
+        );
+        classes
+    }
+}
+
+impl ToolClasses {
+    /// Adds a class or replaces the one of that name.
+    pub fn add(&mut self, class_name: impl Into<String>, class: ToolClass) {
+        self.0.insert(class_name.into(), class);
+    }
+
+    fn names(&self) -> String {
+        join(self.0.keys())
+    }
+}
+
+fn join<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolFile {
+    tools: Vec<ToolEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolEntry {
+    class_name: String,
+    #[serde(default)]
+    config: Option<Parameters>,
+    #[serde(default)]
+    tool_schema: Option<Value>,
+}
+
+#[derive(Clone)]
+pub(super) struct Registered {
+    pub schema: ToolSchema,
+    pub tool: Arc<dyn Tool>,
+}
+
+/// The tools of an experiment, by the name the model calls.
+#[derive(Clone, Default)]
+pub struct ToolRegistry {
+    /// In the order of the YAML, which is the order the model sees them in.
+    tools: Vec<Registered>,
+}
+
+impl fmt::Debug for ToolRegistry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_tuple("ToolRegistry")
+            .field(&self.names())
+            .finish()
+    }
+}
+
+impl ToolRegistry {
+    /// Reads `tools: [{class_name, config, tool_schema}]`.
+    pub fn load(path: &Path, classes: &ToolClasses) -> Result<Self, ToolConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ToolConfigError::Read {
+            path: path.display().to_string(),
+            source,
+        })?;
+        Self::parse(&text, &path.display().to_string(), classes)
+    }
+
+    /// As `load`, of text; `path` is for messages.
+    pub fn parse(text: &str, path: &str, classes: &ToolClasses) -> Result<Self, ToolConfigError> {
+        let file: ToolFile = from_yaml(text).map_err(|message| ToolConfigError::Yaml {
+            path: path.to_owned(),
+            message,
+        })?;
+        let mut registry = Self::default();
+        for (index, entry) in file.tools.into_iter().enumerate() {
+            let place = format!("{path}: tools[{index}]");
+            registry.add_entry(entry, place, classes)?;
+        }
+        Ok(registry)
+    }
+
+    fn add_entry(
+        &mut self,
+        entry: ToolEntry,
+        place: String,
+        classes: &ToolClasses,
+    ) -> Result<(), ToolConfigError> {
+        let Some(class) = classes.0.get(&entry.class_name) else {
+            return Err(ToolConfigError::UnknownClass {
+                place,
+                class_name: entry.class_name,
+                known: classes.names(),
+            });
+        };
+        let config = entry.config.unwrap_or_default();
+        if let Some(kind) = config.get("type").filter(|kind| *kind != "native") {
+            return Err(ToolConfigError::UnknownType {
+                place,
+                kind: kind
+                    .as_str()
+                    .map_or_else(|| kind.to_string(), str::to_owned),
+            });
+        }
+        let schema = match entry.tool_schema {
+            Some(value) => ToolSchema::new(value).map_err(|message| ToolConfigError::Entry {
+                place: format!("{place}.tool_schema"),
+                message,
+            })?,
+            None => class.schema.clone(),
+        };
+        let tool = (class.make)(&config).map_err(|message| ToolConfigError::Entry {
+            place: place.clone(),
+            message,
+        })?;
+        self.register(schema, tool).map_err(|error| match error {
+            ToolConfigError::NameClash { name, .. } => ToolConfigError::NameClash { place, name },
+            other => other,
+        })
+    }
+
+    /// Adds one tool. Errors when its name is taken.
+    pub fn register(
+        &mut self,
+        schema: ToolSchema,
+        tool: Arc<dyn Tool>,
+    ) -> Result<(), ToolConfigError> {
+        if self.get(schema.name()).is_some() {
+            return Err(ToolConfigError::NameClash {
+                place: "tools".to_owned(),
+                name: schema.name().to_owned(),
+            });
+        }
+        self.tools.push(Registered { schema, tool });
+        Ok(())
+    }
+
+    pub fn names(&self) -> Vec<&str> {
+        self.tools.iter().map(|tool| tool.schema.name()).collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Registered> {
+        self.tools.iter().find(|tool| tool.schema.name() == name)
+    }
+
+    /// Of these the tools a row may see: all, or those its `tool_selection` names. `place` says which row, for the error.
+    pub fn select(
+        &self,
+        selection: Option<&[String]>,
+        place: &str,
+    ) -> Result<Self, ToolConfigError> {
+        let Some(selection) = selection else {
+            return Ok(self.clone());
+        };
+        if let Some(name) = selection.iter().find(|name| self.get(name).is_none()) {
+            return Err(ToolConfigError::UnknownTool {
+                place: format!("{place}: extra_info.tool_selection"),
+                name: name.clone(),
+                known: join(
+                    self.names()
+                        .into_iter()
+                        .map(str::to_owned)
+                        .collect::<Vec<_>>()
+                        .iter(),
+                ),
+            });
+        }
+        Ok(Self {
+            tools: self
+                .tools
+                .iter()
+                .filter(|tool| selection.iter().any(|name| name == tool.schema.name()))
+                .cloned()
+                .collect(),
+        })
+    }
+
+    /// The schemas as a chat template reads them.
+    pub fn schemas(&self) -> Vec<Value> {
+        self.tools
+            .iter()
+            .map(|tool| tool.schema.value().clone())
+            .collect()
+    }
+}
+
+/// The one place that knows how this room reads YAML.
+fn from_yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_yaml::from_str(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOOLS: &str = r"
+tools:
+  - class_name: calculator
+    config: {type: native, decimals: 6}
+    tool_schema:
+      type: function
+      function:
+        name: calc
+        description: Evaluate an expression.
+        parameters:
+          type: object
+          properties: {expression: {type: string, description: The expression}}
+          required: [expression]
+        strict: false
+  - class_name: guess
+    config: {high: 31}
+";
+
+    fn parse(text: &str) -> Result<ToolRegistry, String> {
+        ToolRegistry::parse(text, "tools.yaml", &ToolClasses::default())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_verl_tool_yaml_is_read() {
+        let tools = parse(TOOLS).expect("valid tools");
+        assert_eq!(tools.names(), ["calc", "guess"]);
+        let schemas = tools.schemas();
+        assert_eq!(schemas[0]["function"]["name"], "calc");
+        assert_eq!(schemas[0]["function"]["strict"], false);
+        assert_eq!(
+            schemas[1]["function"]["parameters"]["required"][0],
+            "number"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_tool_yaml_is_said_with_its_place() {
+        for (text, expected) in [
+            (
+                "tools: [{class_name: verl.tools.Gsm8kTool}]",
+                "tools.yaml: tools[0].class_name is `verl.tools.Gsm8kTool`; expected one of calculator, guess",
+            ),
+            (
+                "tools: [{class_name: calculator, config: {type: mcp}}]",
+                "tools.yaml: tools[0].config.type is `mcp`; only `native` tools are supported",
+            ),
+            (
+                "tools: [{class_name: guess}]",
+                "tools.yaml: tools[0]: `config.high` is missing",
+            ),
+            (
+                "tools: [{class_name: calculator}, {class_name: calculator}]",
+                "tools.yaml: tools[1]: two tools are called `calculator`; rename one (tool_schema.function.name)",
+            ),
+            (
+                "tools: [{class_name: calculator, tool_schema: {type: function}}]",
+                "tools.yaml: tools[0].tool_schema: `function` is missing",
+            ),
+        ] {
+            assert_eq!(parse(text).expect_err("refused"), expected);
+        }
+        let unknown_key =
+            parse("tools: [{class_name: calculator, schema: {}}]").expect_err("refused");
+        assert!(
+            unknown_key.contains("unknown field `schema`"),
+            "{unknown_key}"
+        );
+    }
+
+    #[test]
+    fn a_row_sees_the_tools_it_selects() {
+        let tools = parse(TOOLS).expect("valid tools");
+        let one = tools
+            .select(Some(&["guess".to_owned()]), "row 3")
+            .expect("it exists");
+        assert_eq!(one.names(), ["guess"]);
+        assert_eq!(tools.select(None, "row 3").expect("all").names().len(), 2);
+        assert_eq!(
+            tools
+                .select(Some(&["search".to_owned()]), "row 3")
+                .expect_err("refused")
+                .to_string(),
+            "row 3: extra_info.tool_selection: there is no tool `search`; the tools are calc, guess"
+        );
+    }
+}
