@@ -8,8 +8,10 @@
 //! ```
 //! Token in, token out: ids are kept from generation to loss and text is never tokenised again. No libtorch.
 
+pub mod chat;
 pub mod generate;
 pub mod message;
 pub mod rollout;
 pub mod score;
+pub mod tokenizer;
 pub mod tool;

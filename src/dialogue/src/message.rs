@@ -16,14 +16,42 @@ pub struct Message {
     pub extra: serde_json::Map<String, Value>,
 }
 
-/// A call as templates see it: `{"type": "function", "function": {"name", "arguments"}}`.
+/// A call as templates see it: `{"type": "function", "function": {"name", "arguments"}}`. Read from that form, or from the
+/// bare `{"name", "arguments"}` of some data sets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "AnyToolCall")]
 pub struct ToolCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    #[serde(rename = "type", default = "function")]
+    #[serde(rename = "type")]
     pub kind: String,
     pub function: FunctionCall,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AnyToolCall {
+    Wrapped {
+        id: Option<String>,
+        #[serde(rename = "type")]
+        kind: Option<String>,
+        function: FunctionCall,
+    },
+    Bare(FunctionCall),
+}
+
+impl From<AnyToolCall> for ToolCall {
+    fn from(call: AnyToolCall) -> Self {
+        let (id, kind, function) = match call {
+            AnyToolCall::Wrapped { id, kind, function } => (id, kind, function),
+            AnyToolCall::Bare(function) => (None, None, function),
+        };
+        Self {
+            id,
+            kind: kind.unwrap_or_else(|| "function".to_owned()),
+            function,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,10 +59,6 @@ pub struct FunctionCall {
     pub name: String,
     /// An object (or, from some data sets, JSON text).
     pub arguments: Value,
-}
-
-fn function() -> String {
-    "function".to_owned()
 }
 
 impl Message {
