@@ -1,0 +1,140 @@
+//! Log-probs and entropy from logits, and the way from tokens laid end to end to padded sequences.
+
+use tch::{Kind, Tensor};
+
+use super::ObjectiveError;
+use crate::torch_ext;
+
+/// Of M tokens; float32 (float64 from float64 logits), with gradients to the logits.
+#[derive(Debug)]
+pub struct TokenLogprobs {
+    /// \[M\]: log π(target).
+    pub logprobs: Tensor,
+    /// \[M\]: −Σ π log π in nats, over the whole vocabulary.
+    pub entropy: Option<Tensor>,
+}
+
+/// log softmax(`logits` / `temperature`) at `targets`, and the entropy of that distribution if asked for (verl
+/// `logprobs_from_logits`, `entropy_from_logits`). `logits` \[M, V\] of any float kind, `targets` \[M\].
+///
+/// The temperature must be the one tokens were drawn with, or the ratio to the rollout's log-probs is off from the start.
+/// A logit of −∞ is a token of probability 0; the entropy of such a row is NaN, as in verl. Memory: the logits, their gradient
+/// and a few rows.
+pub fn token_logprobs(
+    logits: &Tensor,
+    targets: &Tensor,
+    temperature: f64,
+    with_entropy: bool,
+) -> Result<TokenLogprobs, ObjectiveError> {
+    let (logprobs, entropy) =
+        torch_ext::token_logprobs(logits, targets, temperature, with_entropy)?;
+    Ok(TokenLogprobs { logprobs, entropy })
+}
+
+/// Puts `rows` \[M\] into a padded \[B, T\] of zeros, row m at flat place `places`\[m\] = b·T + t. With gradients.
+pub fn padded(rows: &Tensor, places: &Tensor, sequences: i64, width: i64) -> Tensor {
+    Tensor::zeros([sequences * width], (rows.kind(), rows.device()))
+        .scatter(0, &places.to_kind(Kind::Int64), rows)
+        .view([sequences, width])
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Device;
+
+    use super::*;
+
+    /// Enough rows for several chunks, whatever the size of one.
+    fn case(kind: Kind) -> (Tensor, Tensor) {
+        tch::manual_seed(7);
+        let logits = Tensor::randn([700, 500], (kind, Device::Cpu)) * 3.0;
+        let targets = Tensor::randint(500, [700], (Kind::Int64, Device::Cpu));
+        (logits.set_requires_grad(true), targets)
+    }
+
+    /// Some function of both outputs, to give gradients that differ from row to row.
+    fn loss(logprobs: &Tensor, entropy: &Tensor) -> Tensor {
+        (logprobs.square() + entropy.exp() * logprobs.sin()).sum(logprobs.kind())
+    }
+
+    fn largest_difference(a: &Tensor, b: &Tensor) -> f64 {
+        (a - b).abs().max().double_value(&[])
+    }
+
+    #[test]
+    fn values_and_gradients_equal_plain_operations_at_any_temperature() {
+        for temperature in [1.0, 0.7, 2.5] {
+            let (logits, targets) = case(Kind::Double);
+            let ours = token_logprobs(&logits, &targets, temperature, true).unwrap();
+            let entropy = ours.entropy.unwrap();
+            loss(&ours.logprobs, &entropy).backward();
+
+            let (plain_logits, _) = case(Kind::Double);
+            let log_softmax = (&plain_logits / temperature).log_softmax(-1, Kind::Double);
+            let plain_logprobs = log_softmax
+                .gather(1, &targets.unsqueeze(1), false)
+                .squeeze_dim(1);
+            let plain_entropy =
+                -(log_softmax.exp() * &log_softmax).sum_dim_intlist(-1, false, Kind::Double);
+            loss(&plain_logprobs, &plain_entropy).backward();
+
+            assert!(largest_difference(&ours.logprobs, &plain_logprobs) < 1e-12);
+            assert!(largest_difference(&entropy, &plain_entropy) < 1e-12);
+            assert!(largest_difference(&logits.grad(), &plain_logits.grad()) < 1e-9);
+        }
+    }
+
+    #[test]
+    fn without_entropy_the_logprobs_and_their_gradients_are_the_same() {
+        let gradient = |with_entropy| {
+            let (logits, targets) = case(Kind::Float);
+            let result = token_logprobs(&logits, &targets, 0.9, with_entropy).unwrap();
+            assert_eq!(result.entropy.is_some(), with_entropy);
+            result.logprobs.square().sum(Kind::Float).backward();
+            (result.logprobs, logits.grad())
+        };
+        let ((a, gradient_a), (b, gradient_b)) = (gradient(true), gradient(false));
+        assert_eq!(largest_difference(&a, &b), 0.0);
+        assert!(largest_difference(&gradient_a, &gradient_b) < 1e-6);
+    }
+
+    #[test]
+    fn logits_in_bf16_give_the_float32_numbers_of_the_same_logits() {
+        let (logits, targets) = case(Kind::Float);
+        let narrow = logits
+            .detach()
+            .to_kind(Kind::BFloat16)
+            .set_requires_grad(true);
+        let wide = narrow.detach().to_kind(Kind::Float).set_requires_grad(true);
+        let [from_narrow, from_wide] =
+            [&narrow, &wide].map(|logits| token_logprobs(logits, &targets, 1.0, true).unwrap());
+        assert_eq!(from_narrow.logprobs.kind(), Kind::Float);
+        assert_eq!(
+            largest_difference(&from_narrow.logprobs, &from_wide.logprobs),
+            0.0
+        );
+        assert_eq!(
+            largest_difference(&from_narrow.entropy.unwrap(), &from_wide.entropy.unwrap()),
+            0.0
+        );
+        from_narrow.logprobs.sum(Kind::Float).backward();
+        from_wide.logprobs.sum(Kind::Float).backward();
+        let rounded = wide.grad().to_kind(Kind::BFloat16);
+        assert_eq!(largest_difference(&narrow.grad(), &rounded), 0.0);
+    }
+
+    #[test]
+    fn rows_go_to_their_places_and_gradients_come_back() {
+        let rows = Tensor::from_slice(&[1.0_f32, 2.0, 3.0]).set_requires_grad(true);
+        let places = Tensor::from_slice(&[0_i64, 4, 2]);
+        let padded = padded(&rows, &places, 2, 3);
+        assert_eq!(
+            Vec::<f32>::try_from(padded.reshape([-1])).unwrap(),
+            [1.0, 0.0, 3.0, 0.0, 2.0, 0.0]
+        );
+        (padded * Tensor::arange(6, (Kind::Float, Device::Cpu)).view([2, 3]))
+            .sum(Kind::Float)
+            .backward();
+        assert_eq!(Vec::<f32>::try_from(rows.grad()).unwrap(), [0.0, 4.0, 2.0]);
+    }
+}

@@ -1,0 +1,324 @@
+//! How each stored case is put to our functions.
+
+use std::collections::BTreeMap;
+
+use experiment::settings::{ImportanceLevel, KlEstimator, LossAggMode};
+use serde_json::{Map, Value};
+use tch::{Kind, Tensor};
+
+use super::{Case, Outcome};
+use crate::objective::advantage::{Advantages, gae, grpo};
+use crate::objective::aggregate::{Denominators, GlobalCounts, aggregate};
+use crate::objective::controller::KlController;
+use crate::objective::kl::{apply_kl_penalty, kl_per_token};
+use crate::objective::logprob::token_logprobs;
+use crate::objective::masked;
+use crate::objective::policy_loss::{Clip, PolicyBatch, vanilla};
+use crate::objective::rollout_correction::{ImportanceSampling, rollout_correction};
+use crate::objective::value_loss::{ValueBatch, clipped};
+
+type Refusal = Box<dyn std::error::Error + Send + Sync>;
+
+/// An error is a refusal of the case.
+pub type Function = fn(&Case) -> Result<Outcome, Refusal>;
+
+pub const FUNCTIONS: &[(&str, Function)] = &[
+    ("gae", run_gae),
+    ("adv_grpo", run_grpo),
+    ("adv_grpo_vectorized", run_grpo),
+    ("kl_penalty", run_kl_penalty),
+    ("apply_kl_penalty", run_apply_kl_penalty),
+    ("kl_controller", run_kl_controller),
+    ("agg_loss", run_aggregate),
+    ("loss_vanilla", run_vanilla),
+    ("value_loss", run_value_loss),
+    ("entropy_logprob", run_entropy_logprob),
+    ("response_mask", run_response_mask),
+    ("masked_stats", run_masked_stats),
+    ("rollout_correction", run_rollout_correction),
+];
+
+fn input<'a>(case: &'a Case, name: &'static str) -> Result<&'a Tensor, Refusal> {
+    case.input(name)
+        .ok_or_else(|| format!("the case lacks {name}").into())
+}
+
+fn required<T: serde::de::DeserializeOwned>(case: &Case, name: &str) -> Result<T, Refusal> {
+    case.param(name)?
+        .ok_or_else(|| format!("the case lacks {name}").into())
+}
+
+fn outputs<const N: usize>(outputs: [(&str, Tensor); N]) -> Outcome {
+    Outcome {
+        outputs: outputs
+            .map(|(name, tensor)| (name.to_owned(), tensor))
+            .into(),
+        ..Outcome::default()
+    }
+}
+
+fn named<'a>(numbers: impl IntoIterator<Item = (&'a str, f64)>) -> BTreeMap<String, f64> {
+    numbers
+        .into_iter()
+        .map(|(name, number)| (name.to_owned(), number))
+        .collect()
+}
+
+fn advantages(result: Advantages) -> Outcome {
+    outputs([
+        ("advantages", result.advantages),
+        ("returns", result.returns),
+    ])
+}
+
+fn run_gae(case: &Case) -> Result<Outcome, Refusal> {
+    Ok(advantages(gae(
+        input(case, "token_level_rewards")?,
+        input(case, "values")?,
+        input(case, "response_mask")?,
+        required(case, "gamma")?,
+        required(case, "lam")?,
+    )?))
+}
+
+fn run_grpo(case: &Case) -> Result<Outcome, Refusal> {
+    let groups: Vec<String> = required(case, "uid")?;
+    Ok(advantages(grpo(
+        input(case, "token_level_rewards")?,
+        input(case, "response_mask")?,
+        &groups,
+        required(case, "norm_adv_by_std_in_grpo")?,
+    )?))
+}
+
+fn run_kl_penalty(case: &Case) -> Result<Outcome, Refusal> {
+    let estimator: KlEstimator = required(case, "kl_penalty")?;
+    let kl = kl_per_token(
+        input(case, "logprob")?,
+        input(case, "ref_logprob")?,
+        estimator,
+    );
+    let loss = masked::sum(&kl, input(case, "response_mask")?);
+    Ok(outputs([("kl", kl), ("loss", loss)]))
+}
+
+/// The controller as the case's parameters describe it.
+fn controller(case: &Case, kind: &str) -> Result<KlController, Refusal> {
+    let coefficient = required(case, "init_kl_coef")?;
+    Ok(match kind {
+        "fixed" => KlController::Fixed { coefficient },
+        "adaptive" => KlController::Adaptive {
+            coefficient,
+            target_kl: required(case, "target_kl")?,
+            horizon: required(case, "horizon")?,
+        },
+        other => return Err(format!("no controller is called {other}").into()),
+    })
+}
+
+fn run_apply_kl_penalty(case: &Case) -> Result<Outcome, Refusal> {
+    let mut controller = controller(case, &required::<String>(case, "controller")?)?;
+    let before = controller.coefficient();
+    let scores = input(case, "token_level_scores")?;
+    let penalty = apply_kl_penalty(
+        scores,
+        input(case, "old_log_probs")?,
+        input(case, "ref_log_prob")?,
+        input(case, "response_mask")?,
+        required(case, "kl_penalty")?,
+        before,
+    )?;
+    controller.update(penalty.mean_kl, scores.size()[0] as u64);
+    Ok(Outcome {
+        numbers: named([
+            ("coef_after", controller.coefficient()),
+            ("actor/reward_kl_penalty", penalty.mean_kl),
+            ("actor/reward_kl_penalty_coeff", before),
+        ]),
+        ..outputs([("token_level_rewards", penalty.token_rewards)])
+    })
+}
+
+fn run_kl_controller(case: &Case) -> Result<Outcome, Refusal> {
+    let seen: Vec<f64> = required(case, "current_kl")?;
+    let sequences: u64 = required(case, "n_steps")?;
+    let mut outcome = Outcome::default();
+    for kind in ["adaptive", "fixed"] {
+        let mut controller = controller(case, kind)?;
+        let coefficients = seen.iter().map(|kl| {
+            controller.update(*kl, sequences);
+            controller.coefficient()
+        });
+        outcome
+            .series
+            .insert(kind.to_owned(), coefficients.collect());
+    }
+    Ok(outcome)
+}
+
+/// Global counts from the parameters themselves or from one of them.
+fn denominators(
+    params: &Map<String, Value>,
+    mask: &Tensor,
+    mode: LossAggMode,
+) -> Result<Denominators, Refusal> {
+    let number = |name: &str| params.get(name).and_then(Value::as_f64);
+    let counts = GlobalCounts {
+        ranks: number("dp_size").unwrap_or(1.0) as u32,
+        tokens: number("batch_num_tokens"),
+        sequences: number("global_batch_size"),
+        loss_scale_factor: number("loss_scale_factor"),
+    };
+    Ok(Denominators::new(mask, mode, &counts)?)
+}
+
+fn run_aggregate(case: &Case) -> Result<Outcome, Refusal> {
+    let mode = required(case, "loss_agg_mode")?;
+    let mask = input(case, "response_mask")?;
+    let denominators = denominators(&case.params, mask, mode)?;
+    let loss = aggregate(input(case, "loss_mat")?, mask, mode, &denominators);
+    Ok(outputs([("loss", loss)]))
+}
+
+fn run_vanilla(case: &Case) -> Result<Outcome, Refusal> {
+    let mode = required(case, "loss_agg_mode")?;
+    let mask = input(case, "response_mask")?;
+    let global: Map<String, Value> = case.param("global_batch_info")?.unwrap_or_default();
+    let ratio = case.param("clip_ratio")?.unwrap_or(0.2);
+    let result = vanilla(
+        &PolicyBatch {
+            logprobs: input(case, "log_prob")?,
+            old_logprobs: input(case, "old_log_prob")?,
+            advantages: input(case, "advantages")?,
+            mask,
+            rollout_weights: case.input("rollout_is_weights"),
+        },
+        &Clip {
+            low: case.param("clip_ratio_low")?.unwrap_or(ratio),
+            high: case.param("clip_ratio_high")?.unwrap_or(ratio),
+            dual: case.param("clip_ratio_c")?.unwrap_or(3.0),
+        },
+        mode,
+        &denominators(&global, mask, mode)?,
+    )?;
+    let metrics = result.sums.metrics();
+    Ok(Outcome {
+        numbers: named([
+            ("actor/pg_clipfrac", metrics.clip_fraction),
+            ("actor/pg_clipfrac_lower", metrics.dual_clip_fraction),
+            ("actor/ppo_kl", metrics.ppo_kl),
+        ]),
+        ..outputs([("loss", result.loss)])
+    })
+}
+
+fn run_value_loss(case: &Case) -> Result<Outcome, Refusal> {
+    let mode = required(case, "loss_agg_mode")?;
+    let mask = input(case, "response_mask")?;
+    let result = clipped(
+        &ValueBatch {
+            predictions: input(case, "vpreds")?,
+            old_values: input(case, "values")?,
+            returns: input(case, "returns")?,
+            mask,
+        },
+        required(case, "cliprange_value")?,
+        mode,
+        &denominators(&case.params, mask, mode)?,
+    )?;
+    let clip_fraction = Tensor::from(result.sums.metrics().clip_fraction);
+    Ok(outputs([
+        ("loss", result.loss),
+        ("clipfrac", clip_fraction),
+    ]))
+}
+
+fn run_entropy_logprob(case: &Case) -> Result<Outcome, Refusal> {
+    let logits = input(case, "logits")?; // [B, T, V]
+    let mask = input(case, "response_mask")?;
+    let vocabulary = *logits.size().last().unwrap_or(&1);
+    let rows = logits.reshape([-1, vocabulary]);
+    if required::<String>(case, "quantity")? == "logprob" {
+        let labels = input(case, "labels")?.to_kind(Kind::Int64).reshape([-1]);
+        let result = token_logprobs(&rows, &labels, 1.0, false)?;
+        let logprobs = result.logprobs.view_as(mask);
+        let loss = masked::sum(&logprobs, mask);
+        return Ok(outputs([("logprob", logprobs), ("loss", loss)]));
+    }
+    let mode = required(case, "loss_agg_mode")?;
+    let labels = Tensor::zeros([rows.size()[0]], (Kind::Int64, rows.device()));
+    let result = token_logprobs(&rows, &labels, 1.0, true)?;
+    let entropy = result.entropy.ok_or("no entropy came back")?.view_as(mask);
+    let loss = aggregate(
+        &entropy,
+        mask,
+        mode,
+        &denominators(&case.params, mask, mode)?,
+    );
+    Ok(outputs([("entropy", entropy), ("loss", loss)]))
+}
+
+fn run_response_mask(case: &Case) -> Result<Outcome, Refusal> {
+    let stops = match case.params.get("eos") {
+        Some(Value::Array(_)) => required(case, "eos")?,
+        _ => vec![required(case, "eos")?],
+    };
+    let mask = masked::until_stop(input(case, "response_ids")?, &stops);
+    Ok(outputs([("response_mask", mask)]))
+}
+
+fn run_masked_stats(case: &Case) -> Result<Outcome, Refusal> {
+    let (values, mask) = (input(case, "values")?, input(case, "response_mask")?);
+    let statistic = match required::<String>(case, "op")?.as_str() {
+        "sum" => masked::sum(values, mask),
+        "mean" => masked::mean(values, mask),
+        "mean_axis1" => masked::mean_per_sequence(values, mask),
+        "var" => masked::variance(values, mask)?,
+        "var_biased" => masked::biased_variance(values, mask),
+        "whiten" => masked::whiten(values, mask, true)?,
+        "whiten_noshift" => masked::whiten(values, mask, false)?,
+        other => return Err(format!("no statistic is called {other}").into()),
+    };
+    Ok(outputs([("y", statistic)]))
+}
+
+fn run_rollout_correction(case: &Case) -> Result<Outcome, Refusal> {
+    if case.param::<Value>("rollout_rs")?.is_some() {
+        return Err("rejection is not part of this module".into());
+    }
+    let level: Option<ImportanceLevel> = case.param("rollout_is")?;
+    // A number is the upper bound, "lower_upper" a band.
+    let (lower, upper) = match case.params.get("rollout_is_threshold") {
+        Some(Value::String(band)) => {
+            let (lower, upper) = band.split_once('_').ok_or("the band lacks a bound")?;
+            (Some(lower.parse()?), upper.parse()?)
+        }
+        number => (None, number.and_then(Value::as_f64).unwrap_or(2.0)),
+    };
+    let sampling = match level {
+        None => None,
+        Some(level) => Some(ImportanceSampling {
+            level,
+            upper,
+            lower,
+            batch_normalize: case.param("rollout_is_batch_normalize")?.unwrap_or(false),
+        }),
+    };
+    let mask = input(case, "response_mask")?;
+    let result = rollout_correction(
+        input(case, "old_log_prob")?,
+        input(case, "rollout_log_prob")?,
+        mask,
+        sampling.as_ref(),
+    )?;
+    let mut outcome = Outcome {
+        numbers: named(result.metrics),
+        ..outputs([("response_mask_after", mask.shallow_clone())])
+    };
+    if let Some(weights) = result.weights {
+        outcome
+            .outputs
+            .insert("rollout_is_weights".to_owned(), weights);
+    }
+    Ok(outcome)
+}

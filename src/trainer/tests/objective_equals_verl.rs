@@ -1,0 +1,62 @@
+//! Each function of `objective/` gives verl's numbers, gradients and refusals (see `oracles/README.md`).
+
+use std::path::Path;
+
+use trainer::objective::oracle;
+
+fn equals_verl(function: &str) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracles");
+    let results = oracle::run(&directory, function).unwrap();
+    assert!(!results.is_empty(), "{function} has no cases");
+    let wrong: Vec<_> = results
+        .iter()
+        .filter(|result| !result.mismatches.is_empty())
+        .map(|result| {
+            format!(
+                "{} ({}):\n    {}",
+                result.id,
+                result.note,
+                result.mismatches.join("\n    ")
+            )
+        })
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{function}: {} of {} cases differ\n{}",
+        wrong.len(),
+        results.len(),
+        wrong.join("\n")
+    );
+}
+
+macro_rules! equal_verl {
+    ($($test:ident: $function:literal),* $(,)?) => {
+        $(#[test]
+        fn $test() {
+            equals_verl($function);
+        })*
+
+        #[test]
+        fn every_function_of_the_oracle_is_tested() {
+            let tested = [$($function),*];
+            let known: Vec<_> = oracle::FUNCTIONS.iter().map(|(name, _)| *name).collect();
+            assert_eq!(tested.as_slice(), known);
+        }
+    };
+}
+
+equal_verl! {
+    gae_equals_verl: "gae",
+    grpo_equals_verl: "adv_grpo",
+    vectorized_grpo_equals_verl: "adv_grpo_vectorized",
+    kl_estimators_equal_verl: "kl_penalty",
+    kl_in_reward_equals_verl: "apply_kl_penalty",
+    kl_controllers_equal_verl: "kl_controller",
+    loss_aggregation_equals_verl: "agg_loss",
+    the_vanilla_policy_loss_equals_verl: "loss_vanilla",
+    the_value_loss_equals_verl: "value_loss",
+    entropy_and_logprobs_equal_verl: "entropy_logprob",
+    response_masks_equal_verl: "response_mask",
+    masked_statistics_equal_verl: "masked_stats",
+    rollout_correction_equals_verl: "rollout_correction",
+}

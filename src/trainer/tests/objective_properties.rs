@@ -1,0 +1,304 @@
+//! What must hold for any batch: tool tokens, padding, order and micro-batches change nothing.
+
+use experiment::settings::{ImportanceLevel, KlEstimator, LossAggMode};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tch::{Kind, Tensor};
+use trainer::objective::advantage::{gae, grpo};
+use trainer::objective::aggregate::{Denominators, GlobalCounts, aggregate};
+use trainer::objective::kl::{apply_kl_penalty, kl_loss};
+use trainer::objective::policy_loss::{Clip, PolicyBatch, vanilla};
+use trainer::objective::rollout_correction::{ImportanceSampling, rollout_correction};
+use trainer::objective::value_loss::{ValueBatch, clipped};
+
+const MODES: [LossAggMode; 5] = [
+    LossAggMode::TokenMean,
+    LossAggMode::TokenSum,
+    LossAggMode::SeqMeanTokenSum,
+    LossAggMode::SeqMeanTokenMean,
+    LossAggMode::SeqMeanTokenSumNorm,
+];
+
+const CLIP: Clip = Clip {
+    low: 0.2,
+    high: 0.3,
+    dual: 1.5,
+};
+
+/// B rows of T tokens: four columns of numbers and a mask.
+#[derive(Debug, Clone)]
+struct Batch {
+    rows: i64,
+    width: i64,
+    columns: [Vec<f32>; 4],
+    mask: Vec<bool>,
+}
+
+impl Batch {
+    fn tensor(&self, column: usize) -> Tensor {
+        Tensor::from_slice(&self.columns[column]).view([self.rows, self.width])
+    }
+
+    fn mask(&self) -> Tensor {
+        Tensor::from_slice(&self.mask).view([self.rows, self.width])
+    }
+
+    /// The same with all that is outside the mask made NaN.
+    fn spoiled(&self) -> Self {
+        let mut spoiled = self.clone();
+        for column in &mut spoiled.columns {
+            for (value, valid) in column.iter_mut().zip(&self.mask) {
+                if !valid {
+                    *value = f32::NAN;
+                }
+            }
+        }
+        spoiled
+    }
+
+    /// Each row with NaN tokens outside the mask before the places that `gaps` names, and padded with them to equal length.
+    fn stretched(&self, gaps: &[u8]) -> Self {
+        let width = self.width as usize;
+        let gap = |place: usize| usize::from(gaps[place % gaps.len()]);
+        let wide = width
+            + (0..self.rows as usize)
+                .map(|row| (0..width).map(|t| gap(row * width + t)).sum::<usize>())
+                .max()
+                .unwrap();
+        let mut stretched = Self {
+            width: wide as i64,
+            columns: [(); 4].map(|()| vec![f32::NAN; wide * self.rows as usize]),
+            mask: vec![false; wide * self.rows as usize],
+            ..*self
+        };
+        for (row, token, place) in self.places(gaps) {
+            for column in 0..4 {
+                stretched.columns[column][row * wide + place] =
+                    self.columns[column][row * width + token];
+            }
+            stretched.mask[row * wide + place] = self.mask[row * width + token];
+        }
+        stretched
+    }
+
+    /// (row, token, the token's place after stretching)
+    fn places(&self, gaps: &[u8]) -> Vec<(usize, usize, usize)> {
+        let width = self.width as usize;
+        let mut places = Vec::new();
+        for row in 0..self.rows as usize {
+            let mut place = 0;
+            for token in 0..width {
+                place += usize::from(gaps[(row * width + token) % gaps.len()]);
+                places.push((row, token, place));
+                place += 1;
+            }
+        }
+        places
+    }
+}
+
+fn batches() -> impl Strategy<Value = Batch> {
+    (2..6_usize, 1..8_usize).prop_flat_map(|(rows, width)| {
+        let numbers = || vec(-2.0_f32..2.0, rows * width);
+        (
+            numbers(),
+            numbers(),
+            numbers(),
+            numbers(),
+            vec(prop::bool::weighted(0.7), rows * width),
+        )
+            .prop_map(move |(a, b, c, d, mut mask)| {
+                // Whitening needs two tokens.
+                mask[0] = true;
+                *mask.last_mut().unwrap() = true;
+                Batch {
+                    rows: rows as i64,
+                    width: width as i64,
+                    columns: [a, b, c, d],
+                    mask,
+                }
+            })
+    })
+}
+
+fn list(tensor: &Tensor) -> Vec<f64> {
+    Vec::try_from(tensor.detach().to_kind(Kind::Double).reshape([-1])).unwrap()
+}
+
+fn number(tensor: &Tensor) -> f64 {
+    tensor.double_value(&[])
+}
+
+fn close(a: f64, b: f64) -> bool {
+    // Sums in another order, float32.
+    (a - b).abs() <= 1e-5 * a.abs().max(b.abs()).max(1.0)
+}
+
+fn whole(mask: &Tensor, mode: LossAggMode) -> Denominators {
+    let counts = GlobalCounts {
+        loss_scale_factor: Some(7.0),
+        ..GlobalCounts::default()
+    };
+    Denominators::new(mask, mode, &counts).unwrap()
+}
+
+/// Policy loss with rollout weights, KL loss and value loss, added up.
+fn loss(
+    tensors: &[Tensor; 4],
+    leaf: &Tensor,
+    mask: &Tensor,
+    mode: LossAggMode,
+    denominators: &Denominators,
+) -> Tensor {
+    let weights = tensors[3].abs();
+    let policy = PolicyBatch {
+        logprobs: leaf,
+        old_logprobs: &tensors[1],
+        advantages: &tensors[2],
+        mask,
+        rollout_weights: Some(&weights),
+    };
+    let value = ValueBatch {
+        predictions: leaf,
+        old_values: &tensors[1],
+        returns: &tensors[2],
+        mask,
+    };
+    vanilla(&policy, &CLIP, mode, denominators).unwrap().loss
+        + kl_loss(leaf, &tensors[3], mask, KlEstimator::K3, mode, denominators).unwrap()
+        + clipped(&value, 0.5, mode, denominators).unwrap().loss
+}
+
+fn loss_and_gradient(batch: &Batch, mode: LossAggMode) -> (f64, Vec<f64>) {
+    let tensors = [0, 1, 2, 3].map(|column| batch.tensor(column));
+    let leaf = tensors[0].set_requires_grad(true);
+    let mask = batch.mask();
+    let loss = loss(&tensors, &leaf, &mask, mode, &whole(&mask, mode));
+    loss.backward();
+    (number(&loss), list(&leaf.grad()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn tool_tokens_between_the_models_own_change_no_advantage(
+        batch in batches(),
+        gaps in vec(0..3_u8, 1..12),
+        gamma in 0.5..1.0_f64,
+        lam in 0.0..1.0_f64,
+    ) {
+        let stretched = batch.stretched(&gaps);
+        let wide = stretched.width as usize;
+        let estimate = |batch: &Batch| {
+            let gae = gae(&batch.tensor(0), &batch.tensor(1), &batch.mask(), gamma, lam).unwrap();
+            [list(&gae.advantages), list(&gae.returns)]
+        };
+        let (before, after) = (estimate(&batch), estimate(&stretched));
+        for (row, token, place) in batch.places(&gaps) {
+            let (old, new) = (row * batch.width as usize + token, row * wide + place);
+            if batch.mask[old] {
+                for (before, after) in before.iter().zip(&after) {
+                    prop_assert!(close(before[old], after[new]), "{} is not {}", after[new], before[old]);
+                }
+            }
+        }
+
+        // Rewards outside the mask would count for GRPO, so both sides have none there.
+        let spoiled = batch.spoiled();
+        let groups: Vec<_> = (0..batch.rows).map(|row| row % 2).collect();
+        let estimate = |batch: &Batch| list(&grpo(&batch.tensor(0), &batch.mask(), &groups, true).unwrap().advantages);
+        let (before, after) = (estimate(&spoiled), estimate(&spoiled.stretched(&gaps)));
+        for (row, token, place) in batch.places(&gaps) {
+            prop_assert!(close(before[row * batch.width as usize + token], after[row * wide + place]));
+        }
+    }
+
+    #[test]
+    fn micro_batches_add_up_to_the_whole(batch in batches(), cut in 1..5_i64) {
+        for mode in MODES {
+            let (value, gradient) = loss_and_gradient(&batch, mode);
+            let mask = batch.mask();
+            let denominators = whole(&mask, mode);
+            let tensors = [0, 1, 2, 3].map(|column| batch.tensor(column));
+            let leaf = tensors[0].set_requires_grad(true);
+            let mut sum = 0.0;
+            for start in (0..batch.rows).step_by(cut as usize) {
+                let rows = cut.min(batch.rows - start);
+                let part = |tensor: &Tensor| tensor.narrow(0, start, rows);
+                let parts = [0, 1, 2, 3].map(|column: usize| part(&tensors[column]));
+                let loss = loss(&parts, &part(&leaf), &part(&mask), mode, &denominators);
+                loss.backward();
+                sum += number(&loss);
+            }
+            prop_assert!(close(value, sum), "{mode:?}: {sum} is not {value}");
+            for (whole, parts) in gradient.iter().zip(list(&leaf.grad())) {
+                prop_assert!(close(*whole, parts), "{mode:?}: {parts} is not {whole}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_outside_the_mask_matters_to_losses_gradients_and_metrics(batch in batches(), gaps in vec(0..3_u8, 1..12)) {
+        let spoiled = batch.spoiled();
+        let stretched = batch.stretched(&gaps);
+        for mode in MODES {
+            let (value, gradient) = loss_and_gradient(&batch, mode);
+            prop_assert_eq!((value, gradient.clone()), loss_and_gradient(&spoiled, mode), "{:?}", mode);
+            let (wide_value, wide_gradient) = loss_and_gradient(&stretched, mode);
+            prop_assert!(close(value, wide_value), "{mode:?}: {wide_value} is not {value}");
+            prop_assert!(wide_gradient.iter().all(|number| number.is_finite()));
+            for (row, token, place) in batch.places(&gaps) {
+                let old = gradient[row * batch.width as usize + token];
+                prop_assert!(close(old, wide_gradient[row * stretched.width as usize + place]));
+            }
+        }
+        let metrics = |batch: &Batch, level| {
+            let sampling = ImportanceSampling { level, upper: 2.0, lower: None, batch_normalize: true };
+            rollout_correction(&batch.tensor(0), &batch.tensor(1), &batch.mask(), Some(&sampling)).unwrap().metrics
+        };
+        let kl = |batch: &Batch| {
+            apply_kl_penalty(&batch.tensor(0), &batch.tensor(1), &batch.tensor(2), &batch.mask(), KlEstimator::K1, 0.1)
+                .unwrap()
+                .mean_kl
+        };
+        for other in [&spoiled, &stretched] {
+            prop_assert!(close(kl(&batch), kl(other)));
+            for level in [ImportanceLevel::Token, ImportanceLevel::Sequence] {
+                for ((name, before), (_, after)) in metrics(&batch, level).into_iter().zip(metrics(other, level)) {
+                    prop_assert!(close(before, after), "{name}: {after} is not {before}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_sequences_changes_nothing(batch in batches()) {
+        let backwards = |tensor: &Tensor| tensor.flip([0]);
+        let mask = batch.mask();
+        let (rewards, values) = (batch.tensor(0), batch.tensor(1));
+        let groups: Vec<_> = (0..batch.rows).map(|row| row % 2).collect();
+        let turned: Vec<_> = groups.iter().rev().copied().collect();
+        let pairs = [
+            (
+                grpo(&rewards, &mask, &groups, true).unwrap().advantages,
+                grpo(&backwards(&rewards), &backwards(&mask), &turned, true).unwrap().advantages,
+            ),
+            (
+                gae(&rewards, &values, &mask, 0.9, 0.9).unwrap().advantages,
+                gae(&backwards(&rewards), &backwards(&values), &backwards(&mask), 0.9, 0.9).unwrap().advantages,
+            ),
+        ];
+        for (straight, turned) in &pairs {
+            for (a, b) in list(straight).iter().zip(list(&backwards(turned))) {
+                prop_assert!(close(*a, b), "{b} is not {a}");
+            }
+        }
+        for mode in MODES {
+            let denominators = whole(&mask, mode);
+            let straight = number(&aggregate(&rewards, &mask, mode, &denominators));
+            let turned = number(&aggregate(&backwards(&rewards), &backwards(&mask), mode, &denominators));
+            prop_assert!(close(straight, turned));
+        }
+    }
+}
