@@ -12,9 +12,9 @@ _default:
 demo *OVERRIDES: build
     '{{target}}/release/lathe' run experiments/quickstart.yaml {{OVERRIDES}}
 
-# make quickstart's starting checkpoint again, by supervised training on the shipped demonstrations
-warmup: build
-    '{{target}}/release/lathe' sft experiments/warmup.yaml
+# make a starting checkpoint again, by supervised training on the shipped demonstrations; NAME: calc, sort or guess
+warmup NAME='calc': build
+    '{{target}}/release/lathe' sft 'experiments/warmup-{{NAME}}.yaml'
 
 # run all tests; ARGS go to the test runner
 test *ARGS: libtorch

@@ -8,6 +8,9 @@ if command -v python3 >/dev/null; then
 else
     echo "test: the set-up scripts are NOT TESTED, since there is no python3"
 fi
+# Tests run side by side, one a processor; more threads inside each would only wait for one another.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+
 if cargo nextest --version >/dev/null 2>&1; then
     echo "test: with cargo-nextest; documentation examples first, with cargo test"
     cargo test --quiet --release --workspace --doc || exit $?
