@@ -8,6 +8,8 @@
 
 pub mod event;
 pub mod exit_code;
+pub mod loggers;
+pub mod metrics;
 pub mod number;
 pub mod recorder;
 pub mod run_dir;

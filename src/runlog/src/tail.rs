@@ -270,3 +270,168 @@ pub(crate) fn last_event(path: &Path) -> io::Result<Option<(u64, f64)>> {
         .last()
         .map(|event| (event.seq, event.elapsed_ms)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use super::*;
+    use crate::event::{EventKind, Phase};
+    use crate::testing::{line, lines};
+
+    const ALL: Limits = Limits {
+        events: usize::MAX,
+        bytes: 1 << 20,
+    };
+
+    fn events(count: u64) -> Vec<Event> {
+        (0..count)
+            .map(|seq| Event {
+                seq,
+                elapsed_ms: seq as f64,
+                kind: EventKind::PhaseChanged {
+                    phase: Phase::Train,
+                },
+            })
+            .collect()
+    }
+
+    fn log() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("events.jsonl");
+        (directory, path)
+    }
+
+    #[test]
+    fn a_last_line_torn_at_any_byte_waits_until_it_is_whole() {
+        let (_directory, path) = log();
+        let all = events(3);
+        let whole = lines(&all[..2]);
+        let last = line(&all[2]);
+        for torn in 0..last.len() {
+            let mut bytes = whole.clone();
+            bytes.extend(&last[..torn]);
+            fs::write(&path, &bytes).unwrap();
+            let mut tail = Tail::new(&path);
+            let batch = tail.read(ALL).unwrap();
+            assert_eq!(
+                (batch.events.len(), batch.bad_lines.len()),
+                (2, 0),
+                "torn at {torn}"
+            );
+            assert_eq!(tail.offset(), whole.len() as u64);
+            assert_eq!(last_event(&path).unwrap(), Some((1, 1.0)), "torn at {torn}");
+            let mut file = File::options().append(true).open(&path).unwrap();
+            file.write_all(&last[torn..]).unwrap();
+            assert_eq!(tail.read(ALL).unwrap().events, all[2..], "torn at {torn}");
+        }
+    }
+
+    #[test]
+    fn corrupt_lines_are_reported_with_their_number_and_the_rest_is_read() {
+        let (_directory, path) = log();
+        let all = events(3);
+        let mut bytes = line(&all[0]);
+        bytes.extend(b"{\"seq\":1,\"elapsed_ms\"\n\n\xff\xfe\0\n");
+        bytes.extend(lines(&all[1..]));
+        fs::write(&path, bytes).unwrap();
+        let (read, bad_lines) = read_all(&path).unwrap();
+        assert_eq!(read, all);
+        let places: Vec<u64> = bad_lines.iter().map(|bad| bad.line).collect();
+        assert_eq!(places, [2, 4]);
+        assert_eq!(bad_lines[0].offset, line(&all[0]).len() as u64);
+    }
+
+    #[test]
+    fn one_read_gives_no_more_than_its_limits_and_says_that_there_is_more() {
+        let (_directory, path) = log();
+        let all = events(10);
+        fs::write(&path, lines(&all)).unwrap();
+        let length = line(&all[0]).len();
+        for limits in [
+            Limits {
+                events: 3,
+                bytes: 1 << 20,
+            },
+            Limits {
+                events: 100,
+                bytes: 3 * length,
+            },
+        ] {
+            let mut tail = Tail::new(&path);
+            let mut sizes = Vec::new();
+            let mut read = Vec::new();
+            loop {
+                let batch = tail.read(limits).unwrap();
+                sizes.push(batch.events.len());
+                read.extend(batch.events);
+                if !batch.has_more {
+                    break;
+                }
+            }
+            assert_eq!((sizes, &read), (vec![3, 3, 3, 1], &all));
+        }
+        let mut tail = Tail::new(&path);
+        let tiny = Limits {
+            events: 1,
+            bytes: 1,
+        };
+        assert_eq!(
+            tail.read(tiny).unwrap().events,
+            all[..1],
+            "a line longer than the limit is read whole"
+        );
+    }
+
+    #[test]
+    fn a_log_that_became_shorter_is_read_again_from_its_start() {
+        let (_directory, path) = log();
+        let all = events(5);
+        fs::write(&path, lines(&all)).unwrap();
+        let mut tail = Tail::new(&path);
+        tail.read(ALL).unwrap();
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(line(&all[0]).len() as u64)
+            .unwrap();
+        let batch = tail.read(ALL).unwrap();
+        assert!(batch.restarted);
+        assert_eq!(batch.events, all[..1]);
+    }
+
+    #[test]
+    fn waiting_gives_what_another_thread_writes() {
+        let (_directory, path) = log();
+        let mut tail = Tail::new(&path);
+        assert_eq!(
+            tail.wait(ALL, Duration::ZERO).unwrap(),
+            Batch::default(),
+            "no file yet"
+        );
+        let all = events(1);
+        let bytes = lines(&all);
+        let writer = std::thread::spawn({
+            let path = path.clone();
+            move || fs::write(path, bytes).unwrap()
+        });
+        let batch = tail.wait(ALL, Duration::from_secs(60)).unwrap();
+        writer.join().unwrap();
+        assert_eq!(batch.events, all);
+    }
+
+    #[test]
+    fn the_last_events_are_found_though_a_line_is_longer_than_the_window() {
+        let (_directory, path) = log();
+        let mut all = events(3);
+        all[2].kind = EventKind::Alarm {
+            name: "long".to_owned(),
+            step: None,
+            message: "x".repeat(10_000),
+        };
+        fs::write(&path, lines(&all)).unwrap();
+        assert_eq!(last_events(&path, 64).unwrap().last(), Some(&all[2]));
+    }
+}

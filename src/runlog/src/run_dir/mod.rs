@@ -11,6 +11,8 @@
 mod find;
 mod info;
 mod lock;
+#[cfg(test)]
+mod tests;
 
 use std::fs;
 use std::io::{self, Write};

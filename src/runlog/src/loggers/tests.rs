@@ -1,0 +1,676 @@
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::event::{EventKind, GpuSample, Level, RunStatus};
+use crate::number::{Number, Values};
+use crate::recorder::{Options, Recorder};
+use crate::run_dir::NewRun;
+
+// ---- A decoder that shares nothing with the loggers: CRCs bit by bit, protobuf as a tree of fields. ----
+
+fn crc(polynomial: u32, parts: &[&[u8]]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in parts.iter().flat_map(|part| part.iter()) {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 {
+                crc >> 1 ^ polynomial
+            } else {
+                crc >> 1
+            };
+        }
+    }
+    !crc
+}
+
+const IEEE: u32 = 0xedb8_8320;
+const CASTAGNOLI: u32 = 0x82f6_3b78;
+
+#[derive(Debug, Clone, PartialEq)]
+enum Field {
+    Number(u64),
+    Bytes(Vec<u8>),
+}
+
+impl Field {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Number(_) => panic!("not bytes: {self:?}"),
+        }
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(self.bytes()).unwrap()
+    }
+
+    fn number(&self) -> u64 {
+        match self {
+            Self::Number(number) => *number,
+            Self::Bytes(_) => panic!("not a number: {self:?}"),
+        }
+    }
+
+    fn message(&self) -> Fields {
+        fields(self.bytes())
+    }
+}
+
+/// Field number to every value it has, in order.
+type Fields = BTreeMap<u64, Vec<Field>>;
+
+fn fields(mut bytes: &[u8]) -> Fields {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = bytes.split_first().unwrap();
+            *bytes = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return value;
+            }
+        }
+        panic!("varint too long");
+    }
+    let mut found = Fields::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        let wire_type = tag % 8;
+        let length = match wire_type {
+            0 => 0,
+            1 => 8,
+            2 => varint(&mut bytes) as usize,
+            5 => 4,
+            other => panic!("wire type {other}"),
+        };
+        let field = if wire_type == 0 {
+            Field::Number(varint(&mut bytes))
+        } else {
+            let (data, rest) = bytes.split_at(length);
+            bytes = rest;
+            match wire_type {
+                1 => Field::Number(u64::from_le_bytes(data.try_into().unwrap())),
+                5 => Field::Number(u64::from(u32::from_le_bytes(data.try_into().unwrap()))),
+                _ => Field::Bytes(data.to_vec()),
+            }
+        };
+        found.entry(tag >> 3).or_default().push(field);
+    }
+    found
+}
+
+/// Every protobuf `Record` of a `.wandb` file.
+fn wandb_records(file: &[u8]) -> Vec<Fields> {
+    assert_eq!(&file[..7], b":W&B\xe1\xbe\0");
+    let mut at = 7;
+    let mut records = Vec::new();
+    let mut record: Option<Vec<u8>> = None;
+    while at < file.len() {
+        let left = 32768 - at % 32768;
+        if left < 7 {
+            assert!(
+                file[at..at + left].iter().all(|byte| *byte == 0),
+                "padding at {at}"
+            );
+            at += left;
+            continue;
+        }
+        let stored = u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+        let length = usize::from(u16::from_le_bytes(file[at + 4..at + 6].try_into().unwrap()));
+        let kind = file[at + 6];
+        let data = &file[at + 7..at + 7 + length];
+        assert!(7 + length <= left, "the chunk at {at} crosses its block");
+        assert_eq!(
+            stored,
+            crc(IEEE, &[&[kind], data]),
+            "crc of the chunk at {at}"
+        );
+        match (kind, &mut record) {
+            (1 | 2, None) => record = Some(data.to_vec()),
+            (3 | 4, Some(record)) => record.extend(data),
+            other => panic!("chunk of kind {} at {at} out of place", other.0),
+        }
+        if kind == 1 || kind == 4 {
+            records.push(fields(&record.take().unwrap()));
+        }
+        at += 7 + length;
+    }
+    assert_eq!(record, None, "the last record is whole");
+    records
+}
+
+/// Bodies of the records of one kind (the field number in `Record`).
+fn bodies(records: &[Fields], kind: u64) -> Vec<Fields> {
+    records
+        .iter()
+        .filter_map(|record| Some(record.get(&kind)?[0].message()))
+        .collect()
+}
+
+/// `item {key | nested_key, value_json}` as a map.
+fn items(body: &Fields, field: u64) -> BTreeMap<String, String> {
+    body.get(&field)
+        .into_iter()
+        .flatten()
+        .map(|item| {
+            let item = item.message();
+            let key: Vec<&str> = item
+                .get(&1)
+                .or(item.get(&2))
+                .unwrap()
+                .iter()
+                .map(Field::text)
+                .collect();
+            (key.join("."), item[&16][0].text().to_owned())
+        })
+        .collect()
+}
+
+/// (step, wall time, tag to value) of each event of a tfevents file after the first.
+fn tensorboard_events(mut file: &[u8]) -> Vec<(u64, f64, BTreeMap<String, f32>)> {
+    let masked = |data: &[u8]| {
+        crc(CASTAGNOLI, &[data])
+            .rotate_right(15)
+            .wrapping_add(0xa282_ead8)
+    };
+    let mut events = Vec::new();
+    let mut is_first = true;
+    while !file.is_empty() {
+        let length = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+        assert_eq!(
+            u32::from_le_bytes(file[8..12].try_into().unwrap()),
+            masked(&file[..8])
+        );
+        let data = &file[12..12 + length];
+        assert_eq!(
+            u32::from_le_bytes(file[12 + length..16 + length].try_into().unwrap()),
+            masked(data)
+        );
+        file = &file[16 + length..];
+        let event = fields(data);
+        if is_first {
+            assert_eq!(event[&3][0].text(), "brain.Event:2");
+            is_first = false;
+            continue;
+        }
+        let step = event.get(&2).map_or(0, |step| step[0].number());
+        let values = event[&5][0].message()[&1]
+            .iter()
+            .map(|value| {
+                let value = value.message();
+                (
+                    value[&1][0].text().to_owned(),
+                    f32::from_bits(value[&2][0].number() as u32),
+                )
+            })
+            .collect();
+        events.push((step, f64::from_bits(event[&1][0].number()), values));
+    }
+    events
+}
+
+// ---- The decoder reads what the real libraries wrote. ----
+
+#[test]
+fn the_decoder_reads_a_file_of_the_real_wandb() {
+    let records = wandb_records(include_bytes!("../../tests/golden/wandb-0.31.0.wandb"));
+    let runs = bodies(&records, 17);
+    assert_eq!(runs[0][&1][0].text(), "abcd1234");
+    assert_eq!(
+        items(&runs[0][&4][0].message(), 1)["b"],
+        r#"{"c":2.5,"d":"x"}"#
+    );
+    let history: Vec<_> = bodies(&records, 2)
+        .iter()
+        .map(|body| items(body, 1))
+        .collect();
+    assert_eq!(history.len(), 2);
+    assert_eq!(
+        (history[0]["_step"].as_str(), history[0]["x"].as_str()),
+        ("1", "NaN")
+    );
+    assert_eq!(
+        (
+            history[1]["actor/pg_loss"].as_str(),
+            history[1]["x"].as_str()
+        ),
+        ("0.25", "Infinity")
+    );
+    assert_eq!(bodies(&records, 18).len(), 1);
+}
+
+#[test]
+fn the_decoder_reads_a_file_of_the_real_tensorboard() {
+    let events = tensorboard_events(include_bytes!(
+        "../../tests/golden/tensorboard-2.21.0.tfevents"
+    ));
+    assert_eq!(events.len(), 2);
+    assert_eq!(
+        (events[0].0, events[0].1, events[0].2["actor/pg_loss"]),
+        (1, 1001.5, 0.5)
+    );
+    assert!(events[1].2["actor/pg_loss"].is_nan());
+}
+
+// ---- What the loggers write. ----
+
+fn values(pairs: &[(&str, f64)]) -> Values {
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), Number(*value)))
+        .collect()
+}
+
+fn step(step: u64, pairs: &[(&str, f64)]) -> EventKind {
+    EventKind::StepEnded {
+        step,
+        policy_version: step,
+        values: values(pairs),
+    }
+}
+
+fn eval(step: u64, reward: f64) -> EventKind {
+    EventKind::EvalEnded {
+        step,
+        policy_version: step,
+        samples: 4,
+        values: values(&[("val-core/a/reward/mean@1", reward)]),
+    }
+}
+
+fn host() -> EventKind {
+    EventKind::HostSampled {
+        cpu_percent: 12.5,
+        memory_used_bytes: 1 << 30,
+        memory_total_bytes: 4 << 30,
+        process_memory_bytes: 512 << 20,
+        process_cpu_percent: 150.0,
+        gpus: vec![GpuSample {
+            index: 0,
+            name: "GPU".to_owned(),
+            utilization_percent: 75.0,
+            memory_used_bytes: 2 << 30,
+            memory_total_bytes: 8 << 30,
+            power_watts: 250.0,
+        }],
+    }
+}
+
+fn ended(exit_code: i32) -> EventKind {
+    EventKind::RunEnded {
+        status: RunStatus::Completed,
+        exit_code,
+        reason: "all steps done".to_owned(),
+        steps: 2,
+    }
+}
+
+fn a_run() -> Vec<EventKind> {
+    vec![
+        eval(0, 0.4),
+        step(1, &[("actor/pg_loss", 0.01), ("actor/lr", 1e-6)]),
+        host(),
+        eval(1, 0.5),
+        EventKind::Alarm {
+            name: "all_equal".to_owned(),
+            step: Some(2),
+            message: "3 of 4 groups".to_owned(),
+        },
+        step(
+            2,
+            &[("actor/pg_loss", f64::NAN), ("actor/lr", f64::INFINITY)],
+        ),
+        EventKind::LogLine {
+            level: Level::Info,
+            target: "trainer".to_owned(),
+            message: "quiet".to_owned(),
+        },
+        ended(0),
+    ]
+}
+
+fn context(directory: &Path) -> Context {
+    Context {
+        run_path: directory.to_owned(),
+        run_id: "1f0c9a3e".to_owned(),
+        run_name: "20261129-120000-exp-1f0c9a3e".to_owned(),
+        project_name: "lathe".to_owned(),
+        experiment_name: "exp".to_owned(),
+        started_at: "2026-11-29T12:00:00Z".parse().unwrap(),
+        host: "node1".to_owned(),
+        git: Some(Git {
+            commit: "fea8fea".to_owned(),
+            dirty: false,
+        }),
+        command: vec!["lathe".to_owned(), "run".to_owned()],
+        config: serde_json::json!({"trainer": {"seed": 42}, "data": {"train_files": ["a"]}}),
+    }
+}
+
+fn feed(logger: &mut dyn Logger, kinds: Vec<EventKind>) {
+    for (seq, kind) in kinds.into_iter().enumerate() {
+        logger
+            .take(&Event {
+                seq: seq as u64,
+                elapsed_ms: seq as f64 * 500.0,
+                kind,
+            })
+            .unwrap();
+    }
+    logger.finish().unwrap();
+}
+
+#[derive(Clone, Default)]
+struct Screen(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Screen {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[test]
+fn the_console_has_a_line_a_step_as_verl_does() {
+    let screen = Screen::default();
+    feed(&mut Console::new(Box::new(screen.clone())), a_run());
+    assert_eq!(
+        screen.text(),
+        "step:0 - val-core/a/reward/mean@1:0.4\n\
+         step:1 - actor/lr:1e-6 - actor/pg_loss:0.01\n\
+         step:1 - val-core/a/reward/mean@1:0.5\n\
+         alarm all_equal: 3 of 4 groups\n\
+         step:2 - actor/lr:inf - actor/pg_loss:NaN\n\
+         ended after 2 steps: all steps done\n"
+    );
+}
+
+#[test]
+fn the_file_has_verls_rows_and_grows_at_each_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a/b.jsonl");
+    feed(
+        &mut FileRows::open(&path).unwrap(),
+        vec![step(1, &[("actor/pg_loss", 0.25)])],
+    );
+    // An earlier writer was cut off in a row.
+    fs::OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .unwrap()
+        .write_all(b"{\"step\":2,")
+        .unwrap();
+    feed(
+        &mut FileRows::open(&path).unwrap(),
+        vec![step(2, &[("actor/pg_loss", f64::NAN)])],
+    );
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        "{\"step\":1,\"data\":{\"actor/pg_loss\":0.25}}\n{\"step\":2,\n{\"step\":2,\"data\":{\"actor/pg_loss\":\"NaN\"}}\n"
+    );
+}
+
+#[test]
+fn the_files_path_follows_verls_variables() {
+    let context = context(Path::new("/runs/r"));
+    let path = |set: &[(&str, &str)]| {
+        let set: BTreeMap<&str, &str> = set.iter().copied().collect();
+        file::path(&context, &|key| {
+            set.get(key).map(|value| (*value).to_owned())
+        })
+    };
+    assert_eq!(path(&[]), Path::new("/runs/r/metrics.jsonl"));
+    assert_eq!(
+        path(&[("VERL_FILE_LOGGER_ROOT", "/logs")]),
+        Path::new("/logs/lathe/exp.jsonl")
+    );
+    assert_eq!(
+        path(&[
+            ("VERL_FILE_LOGGER_ROOT", "/logs"),
+            ("VERL_FILE_LOGGER_PATH", "/x.jsonl")
+        ]),
+        Path::new("/x.jsonl")
+    );
+}
+
+#[test]
+fn tensorboard_gets_every_scalar_with_its_step_and_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut logger = TensorBoard::open(directory.path(), &context(directory.path())).unwrap();
+    feed(&mut logger, a_run());
+    let files: Vec<_> = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .collect();
+    assert_eq!(files.len(), 1);
+    assert!(
+        files[0]
+            .file_name()
+            .to_str()
+            .unwrap()
+            .starts_with("events.out.tfevents.")
+    );
+    let events = tensorboard_events(&fs::read(files[0].path()).unwrap());
+    assert_eq!(
+        events.iter().map(|event| event.0).collect::<Vec<_>>(),
+        [0, 1, 1, 1, 2]
+    );
+    let start = context(directory.path()).started_at.as_second() as f64;
+    assert_eq!(events[1].1, start + 0.5);
+    assert_eq!(events[1].2["actor/pg_loss"], 0.01);
+    assert_eq!(events[2].2["gpu/0/power_watts"], 250.0);
+    assert_eq!(events[3].2["val-core/a/reward/mean@1"], 0.5);
+    assert!(events[4].2["actor/pg_loss"].is_nan() && events[4].2["actor/lr"] == f32::INFINITY);
+}
+
+fn wandb_file(parent: &Path) -> PathBuf {
+    parent.join("wandb/offline-run-20261129_120000-1f0c9a3e/run-1f0c9a3e.wandb")
+}
+
+#[test]
+fn wandb_gets_the_run_its_history_its_machine_and_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut logger = Wandb::open(directory.path(), &context(directory.path())).unwrap();
+    feed(&mut logger, a_run());
+    let records = wandb_records(&fs::read(wandb_file(directory.path())).unwrap());
+    let numbers: Vec<u64> = records
+        .iter()
+        .map(|record| record[&1][0].number())
+        .collect();
+    assert_eq!(numbers, (1..=records.len() as u64).collect::<Vec<_>>());
+    assert!(records[0].contains_key(&21), "the header is first");
+
+    let run = &bodies(&records, 17)[0];
+    assert_eq!(
+        (run[&1][0].text(), run[&3][0].text()),
+        ("1f0c9a3e", "lathe")
+    );
+    assert_eq!(items(&run[&4][0].message(), 1)["trainer"], r#"{"seed":42}"#);
+    assert_eq!(run[&21][0].message()[&2][0].text(), "fea8fea");
+
+    let history: Vec<_> = bodies(&records, 2)
+        .iter()
+        .map(|body| items(body, 1))
+        .collect();
+    let steps: Vec<&str> = history.iter().map(|row| row["_step"].as_str()).collect();
+    assert_eq!(steps, ["0", "1", "2"], "a row a step, in order");
+    assert_eq!(history[1]["actor/pg_loss"], "0.01");
+    assert_eq!(history[1]["val-core/a/reward/mean@1"], "0.5");
+    assert_eq!(
+        (
+            history[2]["actor/pg_loss"].as_str(),
+            history[2]["actor/lr"].as_str()
+        ),
+        ("NaN", "Infinity")
+    );
+    assert_eq!(history[2]["_runtime"], "2.5");
+
+    let mut summary = BTreeMap::new();
+    for body in bodies(&records, 3) {
+        summary.extend(items(&body, 1));
+    }
+    assert_eq!(
+        (
+            summary["_step"].as_str(),
+            summary["val-core/a/reward/mean@1"].as_str()
+        ),
+        ("2", "0.5")
+    );
+
+    let stats = items(&bodies(&records, 7)[0], 3);
+    assert_eq!(
+        (
+            stats["gpu.0.gpu"].as_str(),
+            stats["gpu.0.memoryAllocated"].as_str()
+        ),
+        ("75", "25")
+    );
+    assert_eq!(
+        (
+            stats["memory_percent"].as_str(),
+            stats["proc.memory.rssMB"].as_str()
+        ),
+        ("25", "512")
+    );
+
+    let output: Vec<_> = bodies(&records, 13)
+        .iter()
+        .map(|body| body[&3][0].text().to_owned())
+        .collect();
+    assert!(
+        output.contains(&"alarm all_equal: 3 of 4 groups\n".to_owned()),
+        "{output:?}"
+    );
+    let exit = &bodies(&records, 18)[0];
+    assert_eq!((exit[&1][0].number(), exit[&2][0].number()), (0, 3));
+    assert!(
+        records.last().unwrap().contains_key(&18),
+        "the exit is last"
+    );
+}
+
+#[test]
+fn wandb_records_of_every_length_fit_their_blocks() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut logger = Wandb::open(directory.path(), &context(directory.path())).unwrap();
+    // Lengths around a whole block and around each way a block can end, incl. a rest smaller than a chunk's head.
+    let lengths: Vec<usize> = (0..40)
+        .map(|count| 6500 + count * 7)
+        .chain([0, 32_768, 100_000])
+        .chain(32_600..32_700)
+        .collect();
+    let kinds = lengths
+        .iter()
+        .map(|length| EventKind::Alarm {
+            name: String::new(),
+            step: None,
+            message: "x".repeat(*length),
+        })
+        .collect();
+    feed(&mut logger, kinds);
+    let records = wandb_records(&fs::read(wandb_file(directory.path())).unwrap());
+    let found: Vec<usize> = bodies(&records, 13)
+        .iter()
+        .map(|body| body[&3][0].text().len() - "alarm : \n".len())
+        .collect();
+    assert_eq!(found, lengths);
+}
+
+#[test]
+fn an_evaluation_that_ends_after_the_next_step_joins_the_row_then_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut logger = Wandb::open(directory.path(), &context(directory.path())).unwrap();
+    feed(
+        &mut logger,
+        vec![
+            step(1, &[]),
+            step(2, &[]),
+            eval(1, 0.5),
+            step(3, &[]),
+            ended(4),
+        ],
+    );
+    let records = wandb_records(&fs::read(wandb_file(directory.path())).unwrap());
+    let history: Vec<_> = bodies(&records, 2)
+        .iter()
+        .map(|body| items(body, 1))
+        .collect();
+    let steps: Vec<&str> = history.iter().map(|row| row["_step"].as_str()).collect();
+    assert_eq!(steps, ["1", "2", "3"]);
+    assert_eq!(
+        (
+            history[1]["val/step"].as_str(),
+            history[1]["val-core/a/reward/mean@1"].as_str()
+        ),
+        ("1", "0.5")
+    );
+    assert_eq!(bodies(&records, 18)[0][&1][0].number(), 4);
+}
+
+#[test]
+fn an_unknown_logger_is_named_with_those_there_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = open("mlflow", &context(directory.path()), &|_| None)
+        .err()
+        .unwrap();
+    assert_eq!(
+        error.to_string(),
+        "there is no logger `mlflow`; there are: console, file, tensorboard, wandb"
+    );
+}
+
+#[test]
+fn loggers_follow_a_recorded_run_to_its_end_and_a_failing_one_stops_none() {
+    struct Broken;
+    impl Logger for Broken {
+        fn name(&self) -> &'static str {
+            "broken"
+        }
+        fn take(&mut self, _: &Event) -> io::Result<()> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn finish(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let root = tempfile::tempdir().unwrap();
+    let mut run_dir = RunDir::create(root.path(), &NewRun::default()).unwrap();
+    let recorder = Recorder::start(&mut run_dir, Options::default()).unwrap();
+    let screen = Screen::default();
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let following = follow(
+        &run_dir,
+        vec![
+            Box::new(Broken),
+            Box::new(Console::new(Box::new(screen.clone()))),
+        ],
+        Box::new({
+            let reports = Arc::clone(&reports);
+            move |name, error| reports.lock().unwrap().push((name, error.is_some()))
+        }),
+    )
+    .unwrap();
+    for kind in a_run() {
+        recorder.record(kind);
+    }
+    recorder.close().unwrap();
+    following.finish();
+    assert_eq!(screen.text().lines().count(), 6);
+    assert_eq!(
+        *reports.lock().unwrap(),
+        [("broken", true), ("broken", false)]
+    );
+}
