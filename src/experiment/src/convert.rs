@@ -102,7 +102,13 @@ fn kind_of(kind: &Kind, name: &str, node: &Node, dropped: &mut Vec<String>) -> R
         Kind::Bool => boolean(node).map(Json::Bool).ok_or_else(wrong_type),
         Kind::Int { min, max, off } => {
             let number = whole(node).ok_or_else(wrong_type)?;
-            if Some(number) != *off && !(*min..=*max).contains(&number) {
+            if number > *max {
+                return Err(Wrong::Range {
+                    got: shown(node),
+                    allowed: format!("<= {max}"),
+                });
+            }
+            if Some(number) != *off && number < *min {
                 return Err(out_of_range());
             }
             i64::try_from(number)

@@ -124,10 +124,10 @@ impl Givens {
                 self.complain(Severity::Error, origin, &full.path, message);
             }
             (_, Status::Unknown) => {
-                let mut message = format!("unknown key {written}");
-                if let Some(meant) = nearest(&full.path) {
-                    message = format!("{message}; did you mean {meant}?");
-                }
+                let message = match nearest(&full.path) {
+                    Some(meant) => format!("unknown key {written}; did you mean {meant}?"),
+                    None => format!("unknown key {written}; neither Lathe nor verl has it"),
+                };
                 self.complain(Severity::Error, origin, &full.path, message);
             }
             (_, Status::Planned(what)) => {

@@ -132,6 +132,9 @@ fn one(givens: &[Given], inner: &str, at: &str, stack: &mut Vec<String>) -> Resu
             })
         };
         return match resolver.trim() {
+            "oc.select" if keys::is_block(&canonical(first).path) => {
+                Ok(block(givens, &canonical(first).path))
+            }
             "oc.select" => match path(givens, first, at, stack)? {
                 Some(node) => Ok(node),
                 None => fallback(stack).unwrap_or_else(|| Ok(Node::placeless(Value::Null))),
@@ -221,16 +224,26 @@ fn look_up(givens: &[Given], full: &str, stack: &mut Vec<String>) -> Result<Opti
     }
 }
 
+/// What is given under a block, as one mapping.
+fn block(givens: &[Given], full: &str) -> Node {
+    let mut tree = serde_json::Value::Object(serde_json::Map::new());
+    for given in givens {
+        if let Some(rest) = given
+            .key
+            .strip_prefix(full)
+            .and_then(|rest| rest.strip_prefix('.'))
+        {
+            crate::resolve::set(&mut tree, rest, given.node.to_json());
+        }
+    }
+    Node::from_json(&tree)
+}
+
 /// Our default, else verl's; verl's `???` (mandatory) is no value.
 fn default_of(full: &str) -> Option<Node> {
     let text = match keys::find(full) {
         Some(key) => key.default,
-        None => {
-            keys::verl_keys()
-                .iter()
-                .find(|key| key.path == full)?
-                .default
-        }
+        None => keys::verl_key(full)?.default,
     };
     let json: serde_json::Value = serde_json::from_str(text).ok()?;
     if json == "???" {
@@ -244,10 +257,7 @@ fn default_of(full: &str) -> Option<Node> {
 
 /// verl's default of a key as it would stand with these givens, to tell a changed value from a written-out default.
 pub fn verl_default(givens: &[Given], key: &str) -> Option<serde_json::Value> {
-    let text = keys::verl_keys()
-        .iter()
-        .find(|verl| verl.path == key)?
-        .default;
+    let text = keys::verl_key(key)?.default;
     let json: serde_json::Value = serde_json::from_str(text).ok()?;
     let node = Node::from_json(&json);
     value(givens, &node, key, &mut vec![key.to_owned()])

@@ -69,7 +69,11 @@ pub fn inspect(path: &Path, overrides: &[String]) -> Loaded {
 pub fn from_text(file: &str, text: &str, overrides: &[String]) -> Loaded {
     let mut givens = Givens::new(file);
     let parsed = yaml::parse(text);
-    let broken = parsed.root.is_none() && !parsed.faults.is_empty();
+    // Nothing to say of the keys of a file that has none.
+    let broken = !parsed
+        .root
+        .as_ref()
+        .is_some_and(|root| matches!(root.value, yaml::Value::Map(_)));
     for fault in &parsed.faults {
         let origin = Origin::File {
             line: fault.line,
@@ -80,7 +84,7 @@ pub fn from_text(file: &str, text: &str, overrides: &[String]) -> Loaded {
     let mut resolved = text.to_owned();
     match &parsed.root {
         Some(root) => givens.read_file(root),
-        None if broken => {}
+        None if !parsed.faults.is_empty() => {}
         None => {
             let message =
                 "the file is empty; an experiment names at least its data and its model".to_owned();
@@ -196,9 +200,13 @@ fn alike(left: &Json, right: &Json) -> bool {
     }
 }
 
-fn set(tree: &mut Json, path: &str, value: Json) {
+/// Puts `value` at a dotted path, making the mappings on the way.
+pub(crate) fn set(tree: &mut Json, path: &str, value: Json) {
     let mut slot = tree;
     for name in path.split('.') {
+        if !slot.is_object() {
+            *slot = Json::Object(serde_json::Map::new());
+        }
         let Json::Object(entries) = slot else {
             return;
         };

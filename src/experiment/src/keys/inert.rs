@@ -155,7 +155,7 @@ const INERT: &[(&str, &str)] = &[
     ),
     ("data.return_*", DEAD),
     (
-        "data.sampler.*",
+        "data.sampler*",
         "curriculum samplers are gone from verl; rows are shuffled or in order",
     ),
     ("critic.forward_*", DEAD),
@@ -182,7 +182,7 @@ const INERT: &[(&str, &str)] = &[
     ),
     ("trainer.use_v1", "there is one trainer"),
     ("trainer.v1*", ASYNC),
-    ("async_training.*", ASYNC),
+    ("async_training*", ASYNC),
     (
         "actor_rollout_ref.rollout.total_rollout_steps",
         "use trainer.total_training_steps",

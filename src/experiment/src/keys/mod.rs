@@ -10,7 +10,7 @@ mod live;
 mod nearest;
 mod verl;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
@@ -59,42 +59,44 @@ pub fn status(path: &str) -> Status {
     }
 }
 
+/// Keys and blocks of verl that its main tree lacks: engines, recipes, what its code reads by name, what it once had.
+const OUTSIDE_THE_TREE: &[&str] = &[
+    "actor_rollout_ref.actor.megatron",
+    "actor_rollout_ref.ref.megatron",
+    "critic.megatron",
+    "actor_rollout_ref.actor.router_replay",
+    "actor_rollout_ref.actor.use_rollout_log_probs",
+    "actor_rollout_ref.rollout.total_rollout_steps",
+    "actor_rollout_ref.rollout.test_freq",
+    "actor_rollout_ref.rollout.standalone_gpu_memory_utilization",
+    "actor_rollout_ref.rollout.limit_images",
+    "actor_rollout_ref.rollout.multi_turn.interaction_config_path",
+    "async_training",
+    "data.sampler",
+    "data.cache_dir",
+    "data.chat_template_func",
+    "data.need_tools_kwargs",
+    "data.filter_prompts",
+    "algorithm.gdpo_reward_keys",
+    "algorithm.gdpo_reward_weights",
+    "reward.custom_reward_function.reward_kwargs",
+    "custom_reward_function.reward_kwargs",
+    "reward_model.reward_kwargs",
+    "reward.reward_kwargs",
+    "reward.timeout",
+    "reward.max_concurrent",
+    "reward.max_rpm",
+    "reward.max_tpm",
+    "reward.estimated_tokens_per_request",
+    "trainer.remove_previous_ckpt_in_save",
+    "model_engine",
+    "ray_init",
+    "hydra",
+    "defaults",
+];
+
 /// Whether verl has the key, or it lies in a block of verl that is free-form or not of its main tree.
 fn known_to_verl(path: &str) -> bool {
-    const OUTSIDE_THE_TREE: &[&str] = &[
-        "actor_rollout_ref.actor.megatron",
-        "actor_rollout_ref.ref.megatron",
-        "critic.megatron",
-        "actor_rollout_ref.actor.router_replay",
-        "actor_rollout_ref.actor.use_rollout_log_probs",
-        "actor_rollout_ref.rollout.total_rollout_steps",
-        "actor_rollout_ref.rollout.test_freq",
-        "actor_rollout_ref.rollout.standalone_gpu_memory_utilization",
-        "actor_rollout_ref.rollout.limit_images",
-        "actor_rollout_ref.rollout.multi_turn.interaction_config_path",
-        "async_training",
-        "data.sampler",
-        "data.cache_dir",
-        "data.chat_template_func",
-        "data.need_tools_kwargs",
-        "data.filter_prompts",
-        "algorithm.gdpo_reward_keys",
-        "algorithm.gdpo_reward_weights",
-        "reward.custom_reward_function.reward_kwargs",
-        "custom_reward_function.reward_kwargs",
-        "reward_model.reward_kwargs",
-        "reward.reward_kwargs",
-        "reward.timeout",
-        "reward.max_concurrent",
-        "reward.max_rpm",
-        "reward.max_tpm",
-        "reward.estimated_tokens_per_request",
-        "trainer.remove_previous_ckpt_in_save",
-        "model_engine",
-        "ray_init",
-        "hydra",
-        "defaults",
-    ];
     let under = |block: &str| {
         path == block
             || path
@@ -108,11 +110,21 @@ fn known_to_verl(path: &str) -> bool {
 
 /// Whether the path is a block: some live or verl key lies under it.
 pub fn is_block(path: &str) -> bool {
-    let under = |key: &str| {
-        key.strip_prefix(path)
-            .is_some_and(|rest| rest.starts_with('.'))
-    };
-    live().iter().any(|key| under(&key.path)) || verl_keys().iter().any(|key| under(key.path))
+    static BLOCKS: OnceLock<HashSet<&'static str>> = OnceLock::new();
+    BLOCKS
+        .get_or_init(|| {
+            let paths = live().iter().map(|key| key.path.as_str());
+            paths
+                .chain(verl_keys().iter().map(|key| key.path))
+                .flat_map(|path| path.match_indices('.').map(|(at, _)| &path[..at]))
+                .collect()
+        })
+        .contains(path)
+}
+
+/// verl's key of this path.
+pub fn verl_key(path: &str) -> Option<&'static VerlKey> {
+    verl::find(path)
 }
 
 /// Two lines and more on a key, for `lathe help KEY` and the editor's pane. Shorthand is understood.
@@ -180,4 +192,16 @@ pub fn markdown() -> String {
         );
     }
     text.trim_start().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OUTSIDE_THE_TREE, Status, status};
+
+    #[test]
+    fn every_key_outside_verls_tree_has_a_reason() {
+        for key in OUTSIDE_THE_TREE {
+            assert!(matches!(status(key), Status::Inert(_)), "{key}");
+        }
+    }
 }

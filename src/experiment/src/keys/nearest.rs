@@ -6,7 +6,7 @@ use super::{alias, live, verl_keys};
 
 /// The nearest valid key path to `written` (in full), or `None` when nothing is near.
 ///
-/// First the key's siblings by spelling, then the same name elsewhere in the tree, then similar names elsewhere.
+/// First each name on the way by spelling, then the key's siblings, then the same name elsewhere in the tree, then similar names elsewhere.
 pub fn nearest(written: &str) -> Option<String> {
     let (parent, name) = written.rsplit_once('.').unwrap_or(("", written));
     let all: Vec<&str> = live()
@@ -15,6 +15,9 @@ pub fn nearest(written: &str) -> Option<String> {
         .chain(alias::names())
         .chain(verl_keys().iter().map(|key| key.path))
         .collect();
+    if let Some(mended) = mended(&all, written) {
+        return Some(mended);
+    }
     let siblings: BTreeSet<&str> = all.iter().filter_map(|path| child(path, parent)).collect();
     if let Some(sibling) = best(siblings.iter().copied(), name) {
         return Some(if parent.is_empty() {
@@ -45,6 +48,25 @@ pub fn nearest(written: &str) -> Option<String> {
                 .max_by_key(|path| shared_prefix(path, parent))
                 .map(str::to_owned)
         })
+}
+
+/// The path with each misspelt name on the way put right, if that makes a key of it.
+fn mended(all: &[&str], written: &str) -> Option<String> {
+    let mut path = String::new();
+    for name in written.split('.') {
+        let children: BTreeSet<&str> = all.iter().filter_map(|known| child(known, &path)).collect();
+        let name = if children.contains(name) {
+            name
+        } else {
+            best(children.into_iter(), name)?
+        };
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(name);
+        path = alias::canonical(&path).path;
+    }
+    Some(path)
 }
 
 /// The first key of `path` below `parent`.

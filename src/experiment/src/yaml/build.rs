@@ -27,6 +27,25 @@ pub fn parse(text: &str) -> Parsed {
     // The scanner takes a byte order mark for a character of the first key.
     let base = if text.starts_with('\u{feff}') { 3 } else { 0 };
     let body = &text[base..];
+    if let Some((at, c)) = body
+        .char_indices()
+        .find(|(_, c)| c.is_control() && !"\t\n\r\u{85}".contains(*c))
+    {
+        let before = &body[..at];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        return Parsed {
+            root: None,
+            faults: vec![Fault {
+                line: before.matches('\n').count() as u32 + 1,
+                column: before[line_start..].chars().count() as u32 + 1,
+                message: format!(
+                    "not YAML: the control character U+{:04X}; write it as \"\\x{:02x}\" if it is meant",
+                    u32::from(c),
+                    u32::from(c)
+                ),
+            }],
+        };
+    }
     let mut builder = Builder {
         events: Parser::new_from_str(body),
         places: Places::new(body, base),
@@ -196,14 +215,14 @@ impl<'t> Builder<'t> {
             }
             Event::SequenceStart(anchor, tag) => {
                 self.refuse_decoration(anchor, tag.is_some(), span);
-                let flow = span.end > span.start;
+                let flow = span.end > span.start && self.text[span.start..].starts_with(['[', '{']);
                 let mut items = Vec::new();
                 loop {
                     let (event, at) = self.next()?;
                     if matches!(event, Event::SequenceEnd) {
                         span.end = collection_end(
+                            self.text,
                             flow,
-                            at,
                             items.last().map(|item: &Node| item.span),
                             span,
                         );
@@ -215,7 +234,7 @@ impl<'t> Builder<'t> {
             }
             Event::MappingStart(anchor, tag) => {
                 self.refuse_decoration(anchor, tag.is_some(), span);
-                let flow = span.end > span.start;
+                let flow = span.end > span.start && self.text[span.start..].starts_with(['[', '{']);
                 let mut entries: Vec<Entry> = Vec::new();
                 loop {
                     let (event, at) = self.next()?;
@@ -224,7 +243,7 @@ impl<'t> Builder<'t> {
                             end: entry.value.span.end.max(entry.key_span.end),
                             ..entry.value.span
                         });
-                        span.end = collection_end(flow, at, last, span);
+                        span.end = collection_end(self.text, flow, last, span);
                         break;
                     }
                     let key = self.node(event, at, depth + 1)?;
@@ -284,9 +303,14 @@ impl<'t> Builder<'t> {
         if style == Style::Plain && text.is_empty() {
             span.end = span.start;
         }
-        // The scanner's span of a quoted or block scalar runs on to the next token.
+        // The scanner's span of a quoted or block scalar runs on to the next token, over spaces and comments.
         let written = self.text.get(span.start..span.end).unwrap_or("");
-        span.end = span.start + written.trim_end().len();
+        span.end = span.start
+            + match style {
+                Style::SingleQuoted => quoted_len(written, '\'', None),
+                Style::DoubleQuoted => quoted_len(written, '"', Some('\\')),
+                _ => written.trim_end().len(),
+            };
         let value = if style == Style::Plain {
             plain(text)
         } else {
@@ -305,6 +329,26 @@ impl<'t> Builder<'t> {
     }
 }
 
+/// Bytes of a quoted scalar with its quotes; a doubled quote inside closes and opens again.
+fn quoted_len(written: &str, quote: char, escape: Option<char>) -> usize {
+    let mut closed_at = written.len();
+    let mut inside = false;
+    let mut escaped = false;
+    for (at, c) in written.char_indices() {
+        if escaped {
+            escaped = false;
+        } else if inside && Some(c) == escape {
+            escaped = true;
+        } else if c == quote {
+            inside = !inside;
+            closed_at = at + c.len_utf8();
+        } else if !inside {
+            break;
+        }
+    }
+    closed_at
+}
+
 fn collection(value: Value, flow: bool, span: Span) -> Node {
     Node {
         value,
@@ -314,13 +358,25 @@ fn collection(value: Value, flow: bool, span: Span) -> Node {
     }
 }
 
-fn collection_end(flow: bool, end_event: Span, last: Option<Span>, own: Span) -> usize {
-    if flow {
-        // One byte: `]` or `}`; the event's own span may run over a comment.
-        end_event.start + 1
-    } else {
-        last.map_or(own.start, |last| last.end).max(own.start)
+/// Behind the last item, or behind the bracket that closes a flow collection (the event's own span is no use: it may
+/// start at a trailing comma and run over a comment).
+fn collection_end(text: &str, flow: bool, last: Option<Span>, own: Span) -> usize {
+    let end = last.map_or(own.start, |last| last.end).max(own.start);
+    if !flow {
+        return end;
     }
+    let mut at = end.max(own.start + 1);
+    let mut in_comment = false;
+    for c in text[at..].chars() {
+        at += c.len_utf8();
+        match c {
+            '\n' => in_comment = false,
+            '#' => in_comment = true,
+            ']' | '}' if !in_comment => break,
+            _ => {}
+        }
+    }
+    at
 }
 
 /// What an unquoted scalar means, in `serde_yaml`'s reading of YAML 1.2.

@@ -9,7 +9,13 @@ pub fn scalar(value: &Json, style: Style) -> String {
     match value {
         Json::Null => "null".to_owned(),
         Json::Bool(flag) => flag.to_string(),
-        Json::Number(number) => number.to_string(),
+        Json::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            // 1e-6, as people write learning rates.
+            Some(float) if float != 0.0 && (float.abs() < 1e-3 || float.abs() >= 1e16) => {
+                format!("{float:e}")
+            }
+            _ => number.to_string(),
+        },
         Json::String(text) => match style {
             Style::SingleQuoted if text.chars().all(is_printable) => {
                 format!("'{}'", text.replace('\'', "''"))

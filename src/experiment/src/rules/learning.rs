@@ -1,0 +1,286 @@
+//! Batches, estimators, clips and KL.
+
+use super::{CLIP_RATIO, Rules};
+use crate::settings::{AdvEstimator, KlCtrlType, LossAggMode};
+
+const TRAIN_BATCH: &str = "data.train_batch_size";
+const MINI_BATCH: &str = "actor_rollout_ref.actor.ppo_mini_batch_size";
+const CRITIC_MINI_BATCH: &str = "critic.ppo_mini_batch_size";
+
+impl Rules<'_> {
+    pub(super) fn clip_ratio(&mut self) {
+        let low = "actor_rollout_ref.actor.clip_ratio_low";
+        let high = "actor_rollout_ref.actor.clip_ratio_high";
+        let Some(given) = self.givens.get(CLIP_RATIO).cloned() else {
+            return;
+        };
+        let Some(key) = crate::keys::find(low) else {
+            return;
+        };
+        match crate::convert::convert(key, &given.node) {
+            Err(wrong) => {
+                self.error(
+                    &[CLIP_RATIO],
+                    wrong
+                        .message(&given.written)
+                        .replace("clip_ratio_low", "clip_ratio"),
+                );
+            }
+            Ok(converted) => {
+                let value = converted
+                    .value
+                    .as_f64()
+                    .unwrap_or(self.experiment.actor_rollout_ref.actor.clip_ratio_low);
+                let open: Vec<&str> = [low, high]
+                    .into_iter()
+                    .filter(|key| !self.has(key))
+                    .collect();
+                let name = &given.written;
+                if open.contains(&low) {
+                    self.experiment.actor_rollout_ref.actor.clip_ratio_low = value;
+                }
+                if open.contains(&high) {
+                    self.experiment.actor_rollout_ref.actor.clip_ratio_high = value;
+                }
+                match open.as_slice() {
+                    [] => self.warn(
+                        &[CLIP_RATIO],
+                        format!("{name} has no effect: clip_ratio_low and clip_ratio_high are both given"),
+                    ),
+                    open => {
+                        let names: Vec<&str> = open.iter().filter_map(|key| key.rsplit('.').next()).collect();
+                        let names = names.join(" and ");
+                        self.note(
+                            &[CLIP_RATIO],
+                            format!("{name} sets {names} to {value} here; in verl it has no effect, so write {names} to move this file"),
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn batches(&mut self) {
+        let batch = self.experiment.data.train_batch_size;
+        let mini = self.experiment.actor_rollout_ref.actor.ppo_mini_batch_size;
+        if mini > batch {
+            if self.has(MINI_BATCH) {
+                let (name, other) = (self.name(MINI_BATCH), self.name(TRAIN_BATCH));
+                self.error(
+                    &[MINI_BATCH, TRAIN_BATCH],
+                    format!("{name} is {mini}; expected at most {other}, which is {batch}"),
+                );
+            } else {
+                self.experiment.actor_rollout_ref.actor.ppo_mini_batch_size = batch;
+                self.note(
+                    &[MINI_BATCH],
+                    format!("{MINI_BATCH} is not given; it is {batch}, the whole batch (verl's 256 is more than {TRAIN_BATCH})"),
+                );
+            }
+        } else if !batch.is_multiple_of(mini) {
+            let (name, other) = (self.name(MINI_BATCH), self.name(TRAIN_BATCH));
+            self.warn(
+                &[MINI_BATCH, TRAIN_BATCH],
+                format!("{name} is {mini}, which does not divide {other} ({batch}): the last mini-batch of a step has {} prompts", batch % mini),
+            );
+        }
+        let actor_mini = self.experiment.actor_rollout_ref.actor.ppo_mini_batch_size;
+        match self.experiment.critic.ppo_mini_batch_size {
+            None => self.experiment.critic.ppo_mini_batch_size = Some(actor_mini),
+            Some(mini) if mini > batch => {
+                let (name, other) = (self.name(CRITIC_MINI_BATCH), self.name(TRAIN_BATCH));
+                self.error(
+                    &[CRITIC_MINI_BATCH, TRAIN_BATCH],
+                    format!("{name} is {mini}; expected at most {other}, which is {batch}"),
+                );
+            }
+            Some(mini) if !batch.is_multiple_of(mini) => {
+                let (name, other) = (self.name(CRITIC_MINI_BATCH), self.name(TRAIN_BATCH));
+                self.warn(
+                    &[CRITIC_MINI_BATCH, TRAIN_BATCH],
+                    format!("{name} is {mini}, which does not divide {other} ({batch}): the last mini-batch of a step has {} prompts", batch % mini),
+                );
+            }
+            Some(_) => {}
+        }
+        let actor = &self.experiment.actor_rollout_ref.actor;
+        let critic = &mut self.experiment.critic;
+        critic.ppo_epochs.get_or_insert(actor.ppo_epochs);
+        critic.shuffle.get_or_insert(actor.shuffle);
+        critic.loss_agg_mode.get_or_insert(actor.loss_agg_mode);
+    }
+
+    pub(super) fn micro_batches(&mut self) {
+        let micro = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu";
+        let dynamic = "actor_rollout_ref.actor.use_dynamic_bsz";
+        let actor = &mut self.experiment.actor_rollout_ref.actor;
+        let longest = self
+            .experiment
+            .data
+            .max_prompt_length
+            .saturating_add(self.experiment.data.max_response_length);
+        match (actor.ppo_micro_batch_size_per_gpu, actor.use_dynamic_bsz) {
+            (None, false) => {
+                actor.use_dynamic_bsz = true;
+                let budget = actor.ppo_max_token_len_per_gpu;
+                self.note(
+                    &[dynamic],
+                    format!("no micro-batch size is given: sequences are packed up to {budget} tokens (ppo_max_token_len_per_gpu) a forward/backward"),
+                );
+            }
+            (Some(size), true) => {
+                let name = self.name(micro);
+                self.warn(
+                    &[micro],
+                    format!("{name} = {size} has no effect: use_dynamic_bsz packs by tokens"),
+                );
+            }
+            _ => {}
+        }
+        let actor = &self.experiment.actor_rollout_ref.actor;
+        let budget = actor.ppo_max_token_len_per_gpu;
+        if actor.use_dynamic_bsz && budget < longest {
+            let key = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu";
+            let name = self.name(key);
+            self.error(
+                &[key],
+                format!("{name} is {budget}; expected at least max_prompt_length + max_response_length, which is {longest}"),
+            );
+        }
+        let divisor = "actor_rollout_ref.actor.loss_scale_factor";
+        if self
+            .experiment
+            .actor_rollout_ref
+            .actor
+            .loss_scale_factor
+            .is_some()
+            && self.experiment.actor_rollout_ref.actor.loss_agg_mode
+                != LossAggMode::SeqMeanTokenSumNorm
+        {
+            let name = self.name(divisor);
+            self.warn(
+                &[divisor],
+                format!(
+                    "{name} has no effect: only loss_agg_mode seq-mean-token-sum-norm divides by it"
+                ),
+            );
+        }
+    }
+
+    pub(super) fn estimator(&mut self) {
+        let estimator = self.experiment.algorithm.adv_estimator;
+        let key = "algorithm.adv_estimator";
+        let enable = self.experiment.critic.enable;
+        match (estimator, enable) {
+            (AdvEstimator::Gae, Some(false)) => {
+                let name = self.name("critic.enable");
+                self.error(
+                    &["critic.enable", key],
+                    format!("{name} is false, but adv_estimator gae needs a critic; use grpo"),
+                );
+            }
+            (AdvEstimator::Grpo, Some(true)) => {
+                let name = self.name("critic.enable");
+                self.warn(&["critic.enable"], format!("{name} is true: a critic is trained, but adv_estimator grpo does not use it"));
+            }
+            (AdvEstimator::Grpo, None) => {
+                if let Some(first) = self.first_under("critic.") {
+                    let name = self.name(&first);
+                    self.note(
+                        &[&first],
+                        format!("{name} waits for adv_estimator gae: grpo trains no critic"),
+                    );
+                }
+            }
+            _ => {}
+        }
+        self.experiment.critic.enable = Some(enable.unwrap_or(estimator == AdvEstimator::Gae));
+        if estimator == AdvEstimator::Grpo {
+            if self.experiment.actor_rollout_ref.rollout.n == 1 {
+                let n = "actor_rollout_ref.rollout.n";
+                let name = self.name(n);
+                self.warn(&[n, key], format!("{name} is 1: grpo compares the samples of a prompt, and one sample has nothing to be compared with"));
+            }
+            for (key, value) in [
+                ("algorithm.lam", self.experiment.algorithm.lam),
+                ("algorithm.gamma", self.experiment.algorithm.gamma),
+            ] {
+                if value != 1.0 {
+                    let name = self.name(key);
+                    self.warn(
+                        &[key],
+                        format!(
+                            "{name} = {value} has no effect: adv_estimator grpo does not discount"
+                        ),
+                    );
+                }
+            }
+        }
+        let warmup = "trainer.critic_warmup";
+        if self.experiment.trainer.critic_warmup > 0 && self.experiment.critic.enable == Some(false)
+        {
+            let name = self.name(warmup);
+            self.error(
+                &[warmup],
+                format!(
+                    "{name} is {}, but no critic is trained",
+                    self.experiment.trainer.critic_warmup
+                ),
+            );
+        }
+    }
+
+    pub(super) fn kl(&mut self) {
+        let in_reward = self.experiment.algorithm.use_kl_in_reward;
+        let in_loss = self.experiment.actor_rollout_ref.actor.use_kl_loss;
+        if in_reward && in_loss {
+            let (reward, loss) = (
+                "algorithm.use_kl_in_reward",
+                "actor_rollout_ref.actor.use_kl_loss",
+            );
+            let message = format!(
+                "{} and {} are both true: the KL to the reference counts twice",
+                self.name(reward),
+                self.name(loss)
+            );
+            self.warn(&[reward, loss], message);
+        }
+        if !in_reward && let Some(first) = self.first_under("algorithm.kl_ctrl.") {
+            let name = self.name(&first);
+            self.warn(
+                &[&first],
+                format!("{name} has no effect: algorithm.use_kl_in_reward is false, and it is the only place kl_ctrl is used"),
+            );
+        }
+        if !in_reward && self.has("algorithm.kl_penalty") {
+            let name = self.name("algorithm.kl_penalty");
+            self.warn(
+                &["algorithm.kl_penalty"],
+                format!("{name} has no effect: algorithm.use_kl_in_reward is false"),
+            );
+        }
+        if in_reward && self.experiment.algorithm.kl_ctrl.kind == KlCtrlType::Fixed {
+            for key in ["algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl"] {
+                if self.has(key) {
+                    let name = self.name(key);
+                    self.warn(
+                        &[key],
+                        format!("{name} has no effect: kl_ctrl.type is fixed"),
+                    );
+                }
+            }
+        }
+        for key in [
+            "actor_rollout_ref.actor.kl_loss_coef",
+            "actor_rollout_ref.actor.kl_loss_type",
+        ] {
+            if !in_loss && self.has(key) {
+                let name = self.name(key);
+                self.warn(
+                    &[key],
+                    format!("{name} has no effect: use_kl_loss is false"),
+                );
+            }
+        }
+    }
+}
