@@ -13,5 +13,6 @@ pub mod generate;
 pub mod message;
 pub mod rollout;
 pub mod score;
+pub mod session;
 pub mod tokenizer;
 pub mod tool;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::message::Message;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// The model ended its last turn without a tool call.
@@ -58,7 +58,7 @@ pub enum CallFailure {
     NotRun,
 }
 
-/// A finished dialogue. `response_*` lists have one entry a token after the prompt, in order.
+/// A finished dialogue. `response_*` lists have one entry a token after the prompt, in order; the last is the model's own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rollout {
     /// Group id: the same for every sample of one prompt in one batch.

@@ -20,7 +20,7 @@ mod scorers;
 pub use exact::Exact;
 pub use gsm8k::{Gsm8k, Gsm8kMethod};
 pub use numeric::{Numeric, WhichNumber};
-pub use scorers::{Complaint, Scorers};
+pub use scorers::{Complaint, Scorers, UnknownSource};
 
 /// Which text a scorer is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -25,6 +25,7 @@ mod registry;
 mod schema;
 
 pub use call::{CallRules, CallSpan, Toolbox};
+pub(crate) use isolated::panic_text;
 pub use isolated::{Interrupted, isolated};
 pub use registry::{MakeTool, ToolClass, ToolClasses, ToolConfigError, ToolRegistry};
 pub use schema::ToolSchema;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use experiment::yaml::Value as Yaml;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ use super::calculator::Calculator;
 use super::guess::Guess;
 use super::{Parameters, Tool, ToolSchema};
 
-/// What is wrong with a tool YAML. `place` is `file: tools[index]`.
+/// What is wrong with a tool YAML. `place` is `file:line: tools[index]`.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolConfigError {
     #[error("cannot read {path}: {source}")]
@@ -111,12 +112,6 @@ fn join<'a>(names: impl Iterator<Item = &'a String>) -> String {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ToolFile {
-    tools: Vec<ToolEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct ToolEntry {
     class_name: String,
     #[serde(default)]
@@ -159,14 +154,38 @@ impl ToolRegistry {
 
     /// As `load`, of text; `path` is for messages.
     pub fn parse(text: &str, path: &str, classes: &ToolClasses) -> Result<Self, ToolConfigError> {
-        let file: ToolFile = from_yaml(text).map_err(|message| ToolConfigError::Yaml {
-            path: path.to_owned(),
+        let parsed = experiment::yaml::parse(text);
+        let fault = |line: u32, message: String| ToolConfigError::Yaml {
+            path: format!("{path}:{line}"),
             message,
-        })?;
+        };
+        if let Some(first) = parsed.faults.into_iter().next() {
+            return Err(fault(first.line, first.message));
+        }
+        let root = parsed
+            .root
+            .ok_or_else(|| fault(1, "the file is empty; expected `tools:`".to_owned()))?;
+        let Some(Yaml::List(entries)) = root.at(&["tools"]).map(|node| &node.value) else {
+            return Err(fault(1, "expected `tools:` with a list".to_owned()));
+        };
+        if let Yaml::Map(keys) = &root.value
+            && let Some(other) = keys.iter().find(|entry| entry.key != "tools")
+        {
+            let message = format!("unknown key `{}`; expected `tools` only", other.key);
+            return Err(fault(other.key_span.line, message));
+        }
         let mut registry = Self::default();
-        for (index, entry) in file.tools.into_iter().enumerate() {
-            let place = format!("{path}: tools[{index}]");
-            registry.add_entry(entry, place, classes)?;
+        for (index, entry) in entries.iter().enumerate() {
+            let place = format!("{path}:{}: tools[{index}]", entry.span.line);
+            match serde_json::from_value(entry.to_json()) {
+                Ok(entry) => registry.add_entry(entry, place, classes)?,
+                Err(error) => {
+                    return Err(ToolConfigError::Entry {
+                        place,
+                        message: error.to_string(),
+                    });
+                }
+            }
         }
         Ok(registry)
     }
@@ -279,11 +298,6 @@ impl ToolRegistry {
     }
 }
 
-/// The one place that knows how this room reads YAML.
-fn from_yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_yaml::from_str(text).map_err(|error| error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -329,27 +343,35 @@ tools:
         for (text, expected) in [
             (
                 "tools: [{class_name: verl.tools.Gsm8kTool}]",
-                "tools.yaml: tools[0].class_name is `verl.tools.Gsm8kTool`; expected one of calculator, guess",
+                "tools.yaml:1: tools[0].class_name is `verl.tools.Gsm8kTool`; expected one of calculator, guess",
             ),
             (
                 "tools: [{class_name: calculator, config: {type: mcp}}]",
-                "tools.yaml: tools[0].config.type is `mcp`; only `native` tools are supported",
+                "tools.yaml:1: tools[0].config.type is `mcp`; only `native` tools are supported",
             ),
             (
                 "tools: [{class_name: guess}]",
-                "tools.yaml: tools[0]: `config.high` is missing",
+                "tools.yaml:1: tools[0]: `config.high` is missing",
             ),
             (
                 "tools: [{class_name: calculator}, {class_name: calculator}]",
-                "tools.yaml: tools[1]: two tools are called `calculator`; rename one (tool_schema.function.name)",
+                "tools.yaml:1: tools[1]: two tools are called `calculator`; rename one (tool_schema.function.name)",
             ),
             (
                 "tools: [{class_name: calculator, tool_schema: {type: function}}]",
-                "tools.yaml: tools[0].tool_schema: `function` is missing",
+                "tools.yaml:1: tools[0].tool_schema: `function` is missing",
             ),
         ] {
             assert_eq!(parse(text).expect_err("refused"), expected);
         }
+        assert_eq!(
+            parse("tool: []").expect_err("refused"),
+            "tools.yaml:1: expected `tools:` with a list"
+        );
+        assert_eq!(
+            parse("tools: []\nextra: 1").expect_err("refused"),
+            "tools.yaml:2: unknown key `extra`; expected `tools` only"
+        );
         let unknown_key =
             parse("tools: [{class_name: calculator, schema: {}}]").expect_err("refused");
         assert!(
