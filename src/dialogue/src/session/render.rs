@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::chat::Chat;
 use crate::message::Message;
 
 /// Messages to ids, ids to text. Errors are sentences for a person.
@@ -20,4 +21,25 @@ pub trait Renderer: Send + Sync {
 
     /// The text of a model turn without special tokens.
     fn decode(&self, ids: &[u32]) -> Result<String, String>;
+}
+
+impl Renderer for Chat {
+    fn prompt_ids(&self, messages: &[Message], tools: &[Value]) -> Result<Vec<u32>, String> {
+        Chat::prompt_ids(self, messages, tools, true).map_err(|error| error.to_string())
+    }
+
+    fn turn_delta_ids(
+        &self,
+        last_id: Option<u32>,
+        new: &[Message],
+        tools: &[Value],
+    ) -> Result<Vec<u32>, String> {
+        Chat::turn_delta_ids(self, last_id, new, tools).map_err(|error| error.to_string())
+    }
+
+    fn decode(&self, ids: &[u32]) -> Result<String, String> {
+        self.tokenizer()
+            .decode(ids, true)
+            .map_err(|error| error.to_string())
+    }
 }

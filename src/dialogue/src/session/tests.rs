@@ -8,7 +8,7 @@ use experiment::settings::{AgentLoop, ScorerName};
 use serde_json::{Value, json};
 
 use super::scripted::{CharRenderer, Reply, Scripted};
-use super::{Batch, Limits, Prompt, Runner, SessionLabel, SessionObserver};
+use super::{Batch, Limits, Prompt, Renderer, Runner, SessionLabel, SessionObserver};
 use crate::generate::{BoxFuture, Sampling, TurnRequest};
 use crate::message::Message;
 use crate::rollout::Rollout;
@@ -22,6 +22,7 @@ use crate::tool::{
 mod batches;
 mod checklist;
 mod limits;
+mod templates;
 mod times;
 mod tools;
 
@@ -66,6 +67,7 @@ impl Tool for Odd {
 /// Everything a test needs; change what it is about, then `run`.
 struct Bench {
     generator: Arc<Scripted>,
+    renderer: Arc<dyn Renderer>,
     guess: Arc<Guess>,
     odd: Arc<Odd>,
     limits: Limits,
@@ -80,6 +82,7 @@ impl Bench {
     fn new(script: impl Fn(&TurnRequest, u32) -> Reply + Send + Sync + 'static) -> Self {
         Self {
             generator: Arc::new(Scripted::new(script)),
+            renderer: Arc::new(CharRenderer),
             guess: Arc::new(Guess::new(1, 31)),
             odd: Arc::default(),
             limits: Limits {
@@ -117,7 +120,7 @@ impl Bench {
         }
         Runner::new(
             self.generator.clone(),
-            Arc::new(CharRenderer),
+            self.renderer.clone(),
             tools,
             self.scorers.clone(),
             self.limits.clone(),
