@@ -14,6 +14,7 @@ pub mod number;
 pub mod recorder;
 pub mod run_dir;
 pub mod state;
+pub mod store;
 pub mod tail;
 
 pub use event::{Event, EventKind};
