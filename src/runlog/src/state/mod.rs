@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub use intervals::Intervals;
 pub use liveness::{Glance, Liveness, SILENCE, glance, liveness};
 pub use series::{Point, Series};
-pub use summary::{LaneTime, Percentiles, Summary};
+pub use summary::{LaneTime, Percentiles, Summary, val_reward};
 
 use crate::event::{Event, EventKind, GpuSample, Lane, Level, Phase, RunStatus};
 use crate::number::{Number, Values};

@@ -1,0 +1,166 @@
+//! Every command, option and word of help.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    something unexpected: a bug or the machine
+  2    wrong usage, or an experiment with errors
+  3    input that cannot be used: model, tokenizer, data or libtorch missing or corrupt
+  4    the run started and failed
+  5    another program is writing to this run directory
+  130  stopped on request (Ctrl-C), with a checkpoint
+
+Runs lie in ./runs, or where --runs or LATHE_RUNS says.
+Colour only on terminals; NO_COLOR=1 turns it off.";
+
+/// Online reinforcement learning of language models on multi-turn dialogues.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lathe",
+    after_help = EXIT_CODES,
+    disable_version_flag = true,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Print the versions of the program, of what it reads, and which trainer it found
+    #[arg(short = 'V', long)]
+    pub version: bool,
+
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train an experiment and watch it
+    Run(RunArguments),
+    /// Warm a model up on demonstrations (supervised)
+    Sft(RunArguments),
+    /// List runs, or show one
+    Runs(RunsArguments),
+    /// Follow a run that was started elsewhere or left behind
+    Follow {
+        /// A path, a name, the start of an id, or `latest`
+        run: OsString,
+        #[command(flatten)]
+        place: RunsPlace,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Ask a run on this machine to save a checkpoint and stop
+    Stop {
+        /// A path, a name, the start of an id, or `latest`
+        run: OsString,
+        #[command(flatten)]
+        place: RunsPlace,
+    },
+    /// List the experiment's keys with type, default and meaning
+    Keys {
+        /// Only keys whose path or meaning contains this
+        filter: Option<String>,
+        /// JSON lines
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the metrics with unit, direction and formula
+    Metrics {
+        /// Only metrics whose name or formula contains this
+        filter: Option<String>,
+        /// As Markdown tables
+        #[arg(long, conflicts_with_all = ["filter", "json"])]
+        markdown: bool,
+        /// JSON lines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a completion script for your shell
+    Completions { shell: Shell },
+    /// Becomes the trainer in a session of its own
+    #[command(name = crate::launch::EXEC_COMMAND, hide = true)]
+    ExecTrainer {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+/// Where runs lie.
+#[derive(Debug, Clone, Args)]
+pub struct RunsPlace {
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "Directory of the runs [default: LATHE_RUNS, else ./runs]"
+    )]
+    pub runs: Option<PathBuf>,
+}
+
+/// How a run is shown.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Form {
+    /// JSON lines; the last one is the summary
+    #[arg(long, conflicts_with = "plain")]
+    pub json: bool,
+    /// A line per step, also on a terminal
+    #[arg(long)]
+    pub plain: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Ctrl-C once saves a checkpoint and stops; twice ends the run at once. Ending lathe in any other
+way leaves the run alone: `lathe follow latest` shows it again.
+
+Overrides are Hydra's: a.b=v sets, +a.b=v adds, ~a.b removes. See `lathe keys`.
+
+Examples:
+  lathe run experiments/quickstart.yaml
+  lathe run experiments/quickstart.yaml trainer.seed=7 algorithm.adv_estimator=gae
+  lathe run experiments/quickstart.yaml --json | tail -1")]
+pub struct RunArguments {
+    /// The experiment's YAML file
+    pub experiment: PathBuf,
+    /// a.b=v, +a.b=v, ~a.b
+    pub overrides: Vec<String>,
+    #[command(flatten)]
+    pub place: RunsPlace,
+    #[command(flatten)]
+    pub form: Form,
+    #[arg(long, help = "Name of the run [default: trainer.experiment_name]")]
+    pub name: Option<String>,
+    /// Start the run and return
+    #[arg(long, conflicts_with = "plain")]
+    pub detach: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct RunsArguments {
+    #[command(subcommand)]
+    pub command: Option<RunsCommand>,
+    #[command(flatten)]
+    pub place: RunsPlace,
+    /// JSON lines, one a run
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// Summary of one run: live, finished, dead or torn
+    Show {
+        /// A path, a name, the start of an id, or `latest`
+        run: OsString,
+        #[command(flatten)]
+        place: RunsPlace,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}

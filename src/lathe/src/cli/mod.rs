@@ -1,0 +1,86 @@
+//! The command line: what can be said, and which function answers. Commands print to `Output` and give an exit code.
+//!
+//! ```text
+//!  arguments ─► Cli (clap) ─► cli::{run, check, data, runs, keys, metrics} ─► exit code of runlog::exit_code
+//! ```
+//! Expected failures are [`Failure`] values with their exit code; only `main` prints them.
+
+mod arguments;
+mod experiment_file;
+mod failure;
+mod keys;
+mod metrics;
+mod output;
+mod report;
+mod run;
+mod runs;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use runlog::exit_code;
+
+pub use arguments::{Cli, Command};
+pub use failure::Failure;
+pub use output::Output;
+
+use crate::launch::{self, Job};
+use crate::terminal::Terminal;
+
+/// Carries out one command line.
+pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Failure> {
+    if cli.version {
+        return version(out);
+    }
+    let Some(command) = cli.command else {
+        // The workbench will open here. Until then: say what there is.
+        let help = Cli::command().render_help();
+        if terminal.color_stderr {
+            eprint!("{}", help.ansi());
+        } else {
+            eprint!("{help}");
+        }
+        return Ok(exit_code::USAGE);
+    };
+    match command {
+        Command::Run(arguments) => run::run(Job::Run, &arguments, out, terminal),
+        Command::Sft(arguments) => run::run(Job::Sft, &arguments, out, terminal),
+        Command::Follow { run, place, form } => run::follow(&run, &place, form, out, terminal),
+        Command::Stop { run, place } => runs::stop(&place, &run, out),
+        Command::Runs(arguments) => runs::runs(&arguments, out, terminal),
+        Command::Keys { filter, json } => keys::keys(filter.as_deref(), json, out, terminal),
+        Command::Metrics {
+            filter,
+            markdown,
+            json,
+        } => metrics::metrics(filter.as_deref(), markdown, json, out, terminal),
+        Command::Completions { shell } => completions(shell, out),
+        Command::ExecTrainer { arguments } => {
+            let error = launch::exec_trainer(&arguments);
+            let program = arguments.first().cloned().unwrap_or_default();
+            eprintln!("cannot start {}: {error}", program.to_string_lossy());
+            Ok(launch::NOT_STARTED)
+        }
+    }
+}
+
+fn completions(shell: Shell, out: &mut Output) -> Result<i32, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "lathe", &mut script);
+    out.bytes(&script)?;
+    Ok(exit_code::OK)
+}
+
+fn version(out: &mut Output) -> Result<i32, Failure> {
+    let trainer = match launch::find_trainer() {
+        Ok(path) => path.display().to_string(),
+        Err(error) => format!("not found ({error})"),
+    };
+    out.line(&format!("lathe {}", env!("CARGO_PKG_VERSION")))?;
+    out.line(&format!(
+        "  run directory format  {}",
+        runlog::run_dir::FORMAT_VERSION
+    ))?;
+    out.line("  key vocabulary        verl 0.9.1")?;
+    out.line(&format!("  lathe-trainer         {trainer}"))?;
+    Ok(exit_code::OK)
+}

@@ -1,0 +1,254 @@
+//! The loop that follows one run to its end, and what Ctrl-C and the other signals mean while it does.
+
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use runlog::exit_code;
+use runlog::run_dir::RunDir;
+use runlog::state::{Ended, Liveness, RunState, liveness};
+use runlog::tail::{Limits, Tail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+use super::View;
+use crate::cli::Failure;
+use crate::launch::{Ending, Trainer};
+
+/// Between two looks at the log when nothing happens: a person sees no delay, the machine no load.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Between two looks at whether a run that is not our child still lives.
+const LIVENESS_EVERY: Duration = Duration::from_secs(2);
+/// How long a trainer told to end at once may take before it is killed: time to close its files, not to train.
+const GRACE: Duration = Duration::from_secs(3);
+/// How long a trainer that has recorded its end may take to exit.
+const EXIT_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How the watching ended.
+#[derive(Debug)]
+pub enum End {
+    /// The run recorded its end.
+    Recorded(Ended),
+    /// The trainer, our child, is gone without recording an end.
+    Died(Ending),
+    /// A run that is not our child is gone without recording an end.
+    Gone { reason: String },
+    /// Ended by us at the second Ctrl-C.
+    Killed,
+    /// The watcher was told to leave; the run goes on. The signal's number.
+    Left(i32),
+}
+
+/// What was seen, and how it ended.
+#[derive(Debug)]
+pub struct Followed {
+    pub state: RunState,
+    pub end: End,
+    /// Lines of the log that are no events.
+    pub bad_lines: u64,
+    /// Ctrl-C was pressed, so an end is what was asked for.
+    pub is_interrupted: bool,
+}
+
+impl Followed {
+    pub fn exit_code(&self) -> i32 {
+        match &self.end {
+            End::Recorded(ended) => ended.exit_code,
+            End::Died(ending) if self.is_interrupted && ending.signal.is_some() => {
+                exit_code::STOPPED
+            }
+            End::Died(ending) => ending.exit_code(),
+            End::Gone { .. } => exit_code::RUN_FAILED,
+            End::Killed => exit_code::STOPPED,
+            End::Left(SIGINT) => exit_code::OK,
+            End::Left(signal) => 128 + signal,
+        }
+    }
+}
+
+/// Follows a run. Made before the trainer starts, so that no signal is missed in between.
+#[derive(Debug)]
+pub struct Follow {
+    signals: Receiver<i32>,
+    handle: Handle,
+    tail: Tail,
+    state: RunState,
+    interrupts: u32,
+}
+
+impl Follow {
+    /// Takes over SIGINT, SIGTERM and SIGHUP of this process.
+    pub fn new(events_path: &Path) -> io::Result<Self> {
+        // 16 signals wait at most; more are dropped, and the user has lost patience long before.
+        let (sender, signals) = sync_channel(16);
+        let mut source = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let handle = source.handle();
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || forward(&mut source, &sender))?;
+        Ok(Self {
+            signals,
+            handle,
+            tail: Tail::new(events_path),
+            state: RunState::default(),
+            interrupts: 0,
+        })
+    }
+
+    /// Follows our own trainer until it is gone, or until we are told to leave.
+    pub fn trainer(
+        mut self,
+        trainer: &mut Trainer,
+        view: &mut dyn View,
+    ) -> Result<Followed, Failure> {
+        let end = self.watch_trainer(trainer, view)?;
+        Ok(self.finish(end, view))
+    }
+
+    /// Follows a run of another process.
+    pub fn other(mut self, run_dir: &RunDir, view: &mut dyn View) -> Result<Followed, Failure> {
+        let end = self.watch_other(run_dir, view)?;
+        Ok(self.finish(end, view))
+    }
+
+    fn finish(self, end: End, view: &mut dyn View) -> Followed {
+        self.handle.close();
+        view.close();
+        Followed {
+            state: self.state,
+            end,
+            bad_lines: self.tail.bad_lines(),
+            is_interrupted: self.interrupts > 0,
+        }
+    }
+
+    fn watch_trainer(
+        &mut self,
+        trainer: &mut Trainer,
+        view: &mut dyn View,
+    ) -> Result<End, Failure> {
+        let mut kill_at: Option<Instant> = None;
+        let mut ended_at: Option<Instant> = None;
+        loop {
+            // Asked before the read: what the trainer wrote before it ended is then read for sure.
+            let ending = trainer.ending().map_err(|error| {
+                Failure::unexpected(format!("cannot wait for the trainer: {error}"))
+            })?;
+            self.read(view)?;
+            if let Some(ending) = ending {
+                self.read_all(view)?;
+                return Ok(match (&self.state.ended, self.interrupts) {
+                    (Some(ended), _) => End::Recorded(ended.clone()),
+                    (None, 2..) => End::Killed,
+                    (None, _) => End::Died(ending),
+                });
+            }
+            if let Some(ended) = &self.state.ended {
+                let since = *ended_at.get_or_insert_with(Instant::now);
+                if since.elapsed() > EXIT_PATIENCE {
+                    view.notice(&format!(
+                        "the run has ended, but its process {} has not; see its log",
+                        trainer.pid()
+                    ));
+                    return Ok(End::Recorded(ended.clone()));
+                }
+            } else {
+                // A checkpoint may be resumed in place: an end that is followed by a new start is none.
+                ended_at = None;
+            }
+            if kill_at.is_some_and(|at| Instant::now() >= at) {
+                trainer.kill();
+                kill_at = None;
+            }
+            view.tick(&self.state);
+            match self.next_signal() {
+                None => {}
+                Some(SIGINT) => {
+                    self.interrupts += 1;
+                    match self.interrupts {
+                        1 => {
+                            trainer.interrupt();
+                            view.notice(
+                                "stopping after this step, saving a checkpoint; Ctrl-C again to exit at once",
+                            );
+                        }
+                        2 => {
+                            trainer.terminate();
+                            kill_at = Some(Instant::now() + GRACE);
+                            view.notice("ending the run at once");
+                        }
+                        _ => trainer.kill(),
+                    }
+                }
+                Some(signal) => return Ok(End::Left(signal)),
+            }
+        }
+    }
+
+    fn watch_other(&mut self, run_dir: &RunDir, view: &mut dyn View) -> Result<End, Failure> {
+        let mut looked_at: Option<Instant> = None;
+        loop {
+            let is_due = looked_at.is_none_or(|at| at.elapsed() >= LIVENESS_EVERY);
+            let liveness = is_due.then(|| {
+                looked_at = Some(Instant::now());
+                // Opened anew: the process that writes may have changed since.
+                let now = RunDir::open(run_dir.path());
+                liveness(now.as_ref().unwrap_or(run_dir), None, SystemTime::now())
+            });
+            self.read_all(view)?;
+            if let Some(ended) = &self.state.ended {
+                return Ok(End::Recorded(ended.clone()));
+            }
+            if let Some(Liveness::PresumedDead { reason }) = liveness {
+                return Ok(End::Gone { reason });
+            }
+            view.tick(&self.state);
+            if let Some(signal) = self.next_signal() {
+                return Ok(End::Left(signal));
+            }
+        }
+    }
+
+    fn next_signal(&self) -> Option<i32> {
+        match self.signals.recv_timeout(LOOK_EVERY) {
+            Ok(signal) => Some(signal),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                // Without its signals thread the loop must still not spin.
+                std::thread::sleep(LOOK_EVERY);
+                None
+            }
+        }
+    }
+
+    fn read_all(&mut self, view: &mut dyn View) -> Result<(), Failure> {
+        while self.read(view)? {}
+        Ok(())
+    }
+
+    /// True when there is more to read right now.
+    fn read(&mut self, view: &mut dyn View) -> Result<bool, Failure> {
+        let batch = self.tail.read(Limits::LIVE).map_err(|error| {
+            Failure::unexpected(format!(
+                "cannot read {}: {error}",
+                self.tail.path().display()
+            ))
+        })?;
+        if batch.restarted {
+            self.state = RunState::default();
+        }
+        for event in &batch.events {
+            self.state.apply(event);
+            view.event(event, &self.state)?;
+        }
+        Ok(batch.has_more)
+    }
+}
+
+fn forward(source: &mut Signals, sender: &SyncSender<i32>) {
+    for signal in source.forever() {
+        // Full: see `Follow::new`. Closed: the follower is gone, and `Handle::close` ends this loop.
+        let _ = sender.try_send(signal);
+    }
+}

@@ -1,0 +1,42 @@
+//! Watches a run without a workbench: reads its events, folds them, shows progress, lines or JSON, and sums up.
+//!
+//! ```text
+//!  events.jsonl ─► Tail ─► RunState ─► View (progress on a terminal · plain lines · JSON lines)
+//!  signals ──────► follow ─► trainer    └─► summary
+//! ```
+//! Knows nothing of how a run was started beyond a trainer that it may hold.
+
+mod follow;
+pub mod format;
+mod json;
+mod plain;
+mod progress;
+mod rows;
+mod sparkline;
+pub mod summary;
+
+use runlog::Event;
+use runlog::state::RunState;
+
+use crate::cli::Failure;
+
+pub use follow::{End, Follow, Followed};
+pub use json::JsonView;
+pub use plain::PlainView;
+pub use progress::ProgressView;
+
+/// One way to show a run as it goes. `state` holds everything up to and with `event`.
+pub trait View {
+    fn event(&mut self, event: &Event, state: &RunState) -> Result<(), Failure>;
+
+    /// Between reads, several times a second, also when nothing happened.
+    fn tick(&mut self, _state: &RunState) {}
+
+    /// Something about the watching itself, for people.
+    fn notice(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
+
+    /// Nothing more will come; leaves the terminal clean.
+    fn close(&mut self) {}
+}

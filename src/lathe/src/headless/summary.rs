@@ -1,0 +1,229 @@
+//! The end of a run in a screenful: what improved, where time went, whether every sync was proved, where it lies.
+
+use std::path::Path;
+
+use runlog::event::Lane;
+use runlog::state::{Percentiles, RunState, Series};
+
+use super::format;
+use super::rows::{ENTROPY, KL, LENGTH, REWARD, SFT_LOSS};
+use super::sparkline::sparkline;
+use crate::terminal::{Role, Terminal};
+
+const LABEL_COLUMNS: usize = 15;
+const SPARK_COLUMNS: usize = 24;
+const BAR_COLUMNS: usize = 20;
+/// Alarms shown by name; the count tells of the rest.
+const ALARMS_SHOWN: usize = 3;
+
+/// How the run stands, in one word and at most one sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    pub word: String,
+    pub role: Role,
+    pub reason: Option<String>,
+}
+
+/// The whole text, lines without a newline.
+pub fn lines(
+    state: &RunState,
+    run_dir: &Path,
+    standing: &Standing,
+    bad_lines: u64,
+    terminal: Terminal,
+) -> Vec<String> {
+    let mut lines = vec![headline(state, standing, terminal)];
+    if let Some(reason) = &standing.reason {
+        lines.push(format!("  {reason}"));
+    }
+    lines.push(String::new());
+    curves(&mut lines, state, terminal);
+    lanes(&mut lines, state, terminal);
+    syncs(&mut lines, state, terminal);
+    alarms(&mut lines, state, bad_lines, terminal);
+    lines.push(labelled("run", &run_dir.display().to_string()));
+    if let Some(checkpoint) = state.checkpoints.last() {
+        let path = run_dir.join(&checkpoint.path);
+        lines.push(labelled(
+            "model",
+            &format!("{} (Hugging Face layout)", path.display()),
+        ));
+    }
+    lines
+}
+
+fn headline(state: &RunState, standing: &Standing, terminal: Terminal) -> String {
+    let name = state
+        .started
+        .as_ref()
+        .map_or("run", |started| started.experiment_name.as_str());
+    let steps = match state.total_steps() {
+        Some(total) => format!(
+            "{} of {}",
+            format::count(state.step),
+            format::plural(total, "step")
+        ),
+        None => "not started".to_owned(),
+    };
+    format!(
+        "{}  {}  {steps} in {}",
+        terminal.paint(Role::Strong, name),
+        terminal.paint(standing.role, &standing.word),
+        format::duration(seconds(state.elapsed_ms))
+    )
+}
+
+fn curves(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
+    let val: Vec<f64> = state.val_rewards().map(|(_, reward)| reward).collect();
+    let mut any = !val.is_empty();
+    if any {
+        lines.push(curve("val reward", &val, true, terminal));
+    }
+    for (row, higher_is_better) in [
+        (REWARD, true),
+        (SFT_LOSS, false),
+        (KL, false),
+        (ENTROPY, false),
+        (LENGTH, false),
+    ] {
+        let judged = matches!(row.label, "train reward" | "loss");
+        if let Some((_, series)) = row.series(state) {
+            any = true;
+            let values: Vec<f64> = series.points().iter().map(|point| point.value.0).collect();
+            let mut line = curve(row.label, &values, judged && higher_is_better, terminal);
+            note_non_finite(&mut line, series, terminal);
+            lines.push(line);
+        }
+    }
+    if any {
+        lines.push(String::new());
+    }
+}
+
+/// `label   0.412 -> 0.934  ▁▂▄█  +0.522`
+fn curve(label: &str, values: &[f64], is_judged: bool, terminal: Terminal) -> String {
+    let (first, last) = (values[0], values[values.len() - 1]);
+    let arrow = terminal.glyph("→", "->");
+    let span = format!(
+        "{:>8} {arrow} {:<8}",
+        format::number(first),
+        format::number(last)
+    );
+    let mut line = format!(
+        "  {label:LABEL_COLUMNS$}{span}  {}",
+        sparkline(values, SPARK_COLUMNS, terminal)
+    );
+    if is_judged && values.len() > 1 {
+        let change = last - first;
+        let role = if change > 0.0 { Role::Good } else { Role::Bad };
+        let sign = if change > 0.0 { "+" } else { "" };
+        line.push_str("  ");
+        line.push_str(&terminal.paint(role, &format!("{sign}{}", format::number(change))));
+    }
+    line
+}
+
+fn note_non_finite(line: &mut String, series: &Series, terminal: Terminal) {
+    if series.non_finite() > 0 {
+        let text = format!("  {} not finite", format::count(series.non_finite()));
+        line.push_str(&terminal.paint(Role::Bad, &text));
+    }
+}
+
+fn lanes(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
+    if state.lanes.is_empty() || state.elapsed_ms <= 0.0 {
+        return;
+    }
+    lines.push("  time in each lane, share of the run".to_owned());
+    let block = terminal.glyph("█", "#");
+    for lane in Lane::ALL.into_iter().chain([Lane::Other]) {
+        let Some(time) = state.lanes.get(&lane) else {
+            continue;
+        };
+        let busy_ms = time.busy.length();
+        let share = (busy_ms / state.elapsed_ms).clamp(0.0, 1.0);
+        let bar = block.repeat((share * BAR_COLUMNS as f64).round() as usize);
+        let name = lane.name().replace('_', " ");
+        let line = format!(
+            "    {name:14} {:>8} {:>4.0} %  {bar}",
+            format::duration(seconds(busy_ms)),
+            share * 100.0
+        );
+        lines.push(line.trim_end().to_owned());
+    }
+    if let Some(overlap) = state.overlap_frac() {
+        lines.push(format!(
+            "  {:LABEL_COLUMNS$}{:.0} % of generation ran while the learner worked",
+            "overlap",
+            overlap * 100.0
+        ));
+    }
+    lines.push(String::new());
+}
+
+fn syncs(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
+    let Some(blocked) = Percentiles::of(state.syncs.iter().map(|sync| sync.blocked_ms)) else {
+        return;
+    };
+    let unverified = state.syncs.iter().filter(|sync| !sync.is_verified).count() as u64;
+    let proof = if unverified == 0 {
+        terminal.paint(Role::Good, "all verified")
+    } else {
+        terminal.paint(
+            Role::Bad,
+            &format!("{} NOT verified", format::count(unverified)),
+        )
+    };
+    let transfer = Percentiles::of(state.syncs.iter().map(|sync| sync.transfer_ms));
+    let transfer = transfer.map_or(String::new(), |transfer| {
+        format!(", transfer p50 {} ms", format::number(transfer.p50))
+    });
+    let text = format!(
+        "{}, {proof}; blocked p95 {} ms{transfer}",
+        format::count(state.syncs.len() as u64),
+        format::number(blocked.p95)
+    );
+    lines.push(labelled("weight syncs", &text));
+}
+
+fn alarms(lines: &mut Vec<String>, state: &RunState, bad_lines: u64, terminal: Terminal) {
+    if state.rollouts.missing_scores > 0 {
+        lines.push(labelled(
+            "missing scores",
+            &format!(
+                "{} of {}",
+                format::count(state.rollouts.missing_scores),
+                format::plural(state.rollouts.ended, "rollout")
+            ),
+        ));
+    }
+    let count = if state.alarm_count == 0 {
+        "none".to_owned()
+    } else {
+        terminal.paint(Role::Caution, &format::count(state.alarm_count))
+    };
+    lines.push(labelled("alarms", &count));
+    let shown = state.alarms.iter().rev().take(ALARMS_SHOWN).rev();
+    for alarm in shown {
+        let step = alarm
+            .step
+            .map_or(String::new(), |step| format!(" at step {step}"));
+        lines.push(format!("    {}{step}: {}", alarm.name, alarm.message));
+    }
+    if state.missing_events > 0 || bad_lines > 0 {
+        let text = format!(
+            "{} missing, {} unreadable",
+            format::plural(state.missing_events, "event"),
+            format::plural(bad_lines, "line")
+        );
+        lines.push(labelled("log", &terminal.paint(Role::Bad, &text)));
+    }
+}
+
+fn labelled(label: &str, text: &str) -> String {
+    format!("  {label:LABEL_COLUMNS$}{text}")
+}
+
+fn seconds(milliseconds: f64) -> std::time::Duration {
+    std::time::Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default()
+}

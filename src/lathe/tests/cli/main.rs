@@ -1,0 +1,12 @@
+//! Drives the real `lathe` program against a trainer that plays a script: what it prints, what it starts, how it ends.
+//!
+//! `harness`: a folder with an experiment, and the program in it. `fake_trainer`: this same binary, started by `lathe` as
+//! its trainer, writing real events through `runlog`. Nothing here links libtorch or learns anything.
+
+mod fake_trainer;
+mod golden;
+mod harness;
+mod interrupt;
+mod run;
+mod runs;
+mod screen;
