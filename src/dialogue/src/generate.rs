@@ -84,6 +84,9 @@ pub enum GenerateError {
     Stopped { reason: String },
     #[error("token id {id} is outside the model's vocabulary of {vocabulary}")]
     UnknownToken { id: u32, vocabulary: usize },
+    /// This turn failed; others go on.
+    #[error("generation failed: {reason}")]
+    Failed { reason: String },
 }
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

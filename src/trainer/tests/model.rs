@@ -58,6 +58,7 @@ fn greedy_continuations_equal_those_of_transformers() {
             oracle.prompts().into_iter().map(|(_, ids)| ids).collect();
         let expected = oracle.ids("greedy_ids");
         let steps = expected[0].len();
+        let expected_at = |row: usize, step: usize| expected[row][step];
         for step in 0..steps {
             let batch = pack(&sequences);
             let last: Vec<i64> = batch
@@ -73,7 +74,7 @@ fn greedy_continuations_equal_those_of_transformers() {
             });
             for (row, sequence) in sequences.iter_mut().enumerate() {
                 let id = next.int64_value(&[row as i64]) as u32;
-                assert_eq!(id, expected[row][step], "{name} row {row} step {step}");
+                assert_eq!(id, expected_at(row, step), "{name} row {row} step {step}");
                 sequence.push(id);
             }
         }

@@ -1,6 +1,5 @@
-//! Four optimizer steps of the clipped policy loss end where PyTorch's do: forward, log-probs, loss, clipping and `AdamW` together.
+//! Four optimizer steps of the clipped policy loss end where `PyTorch`'s do: forward, log-probs, loss, clipping and `AdamW` together.
 
-#[expect(dead_code, reason = "shared with tests that use more of it")]
 mod common;
 
 use common::{MODELS, Oracle, directory, load};

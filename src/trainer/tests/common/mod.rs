@@ -1,5 +1,9 @@
 //! What the integration tests share: the two small models and the numbers transformers gives for them.
 
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+pub mod engine;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 
