@@ -9,8 +9,10 @@
 //! Token in, token out: ids are kept from generation to loss and text is never tokenised again. No libtorch.
 
 pub mod chat;
+pub mod data;
 pub mod generate;
 pub mod message;
+pub mod recipe;
 pub mod rollout;
 pub mod score;
 pub mod session;

@@ -1,4 +1,4 @@
-//! Dialogues as they run: one tokio task each, from a prompt to a [`Rollout`](crate::rollout::Rollout), whatever happens.
+//! Dialogues as they run: one tokio task each, from a prompt to a [`Rollout`], whatever happens.
 //!
 //! ```text
 //!  Runner::run(Batch) ─► open every session ─► spawn ─► model turn ─► calls? ─► tools ─► delta ids ─┐
