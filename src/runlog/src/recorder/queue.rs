@@ -164,10 +164,27 @@ impl Queue {
         }
     }
 
-    /// Writing works again; gives how long it did not, the last error, and the count of events lost so far.
-    pub(super) fn recovered(&self) -> Option<(Duration, String)> {
-        let (error, _, since) = self.state().failing.take()?;
-        Some((since.elapsed(), error))
+    /// Writing works again. Queues what `alarm` makes of how long it did not and of the last error, under the same lock, so
+    /// that whoever sees that writing works also sees the alarm waiting; also while closing, since this is the last word.
+    pub(super) fn recovered(
+        &self,
+        elapsed_ms: f64,
+        alarm: impl FnOnce(Duration, &str) -> EventKind,
+    ) {
+        let mut state = self.state();
+        let Some((error, _, since)) = state.failing.take() else {
+            return;
+        };
+        let kind = alarm(since.elapsed(), &error);
+        let seq = state.next_seq;
+        state.next_seq += 1;
+        state.events.push_back(Event {
+            seq,
+            elapsed_ms,
+            kind,
+        });
+        state.oldest.get_or_insert_with(Instant::now);
+        state.is_urgent = true;
     }
 
     pub(super) fn lost(&self) -> u64 {

@@ -81,15 +81,16 @@ impl Worker {
                 }
             }
         }
-        if let Some((failing_for, error)) = self.queue.recovered() {
-            self.alarm(
-                RECOVERED_ALARM,
-                format!(
-                    "events could not be written for {:.1} s and were kept in memory: {error}",
-                    failing_for.as_secs_f64()
-                ),
-            );
-        }
+        self.queue
+            .recovered(self.elapsed_ms(), |failing_for, error| {
+                alarm(
+                    RECOVERED_ALARM,
+                    format!(
+                        "events could not be written for {:.1} s and were kept in memory: {error}",
+                        failing_for.as_secs_f64()
+                    ),
+                )
+            });
         true
     }
 
@@ -166,13 +167,21 @@ impl Worker {
         if self.queue.is_closing() {
             return false;
         }
-        let elapsed_ms = self.start_ms + self.started.elapsed().as_secs_f64() * 1e3;
-        let alarm = EventKind::Alarm {
-            name: name.to_owned(),
-            step: None,
-            message,
-        };
-        self.queue.push(elapsed_ms, alarm).is_some()
+        self.queue
+            .push(self.elapsed_ms(), alarm(name, message))
+            .is_some()
+    }
+
+    fn elapsed_ms(&self) -> f64 {
+        self.start_ms + self.started.elapsed().as_secs_f64() * 1e3
+    }
+}
+
+fn alarm(name: &str, message: String) -> EventKind {
+    EventKind::Alarm {
+        name: name.to_owned(),
+        step: None,
+        message,
     }
 }
 
