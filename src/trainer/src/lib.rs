@@ -1,7 +1,19 @@
 //! The embedded trainer: rollouts, learner, weight sync, checkpoints. The only crate that links libtorch.
 
+pub mod checkpoint;
 pub mod engine;
+pub mod evaluate;
+pub mod failure;
+pub mod host;
+pub mod learner;
 pub mod model;
 pub mod objective;
 pub mod optimizer;
+pub mod rollouts;
+pub mod run;
+pub mod save;
+pub mod setup;
+pub mod sft;
+pub mod stop;
+pub mod sync;
 pub mod torch_ext;

@@ -1,3 +1,179 @@
-fn main() {
-    println!("{}", tch::Cuda::is_available());
+//! The program `lathe-trainer`: runs one experiment in one run directory, headless, and writes what happens there.
+//!
+//! `lathe run` makes the directory and starts this program; it may also be started by hand on a directory made before.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Parser, Subcommand};
+use experiment::Experiment;
+use runlog::event::{EventKind, RunStatus};
+use runlog::exit_code;
+use runlog::loggers;
+use runlog::recorder::{Options, Recorder};
+use runlog::run_dir::{RunDir, RunDirError};
+use trainer::failure::Failure;
+use trainer::host::HostSampler;
+use trainer::run::{self, Ended, panic_text};
+use trainer::stop::Stop;
+use trainer::{sft, torch_ext};
+
+#[derive(Parser)]
+#[command(
+    name = "lathe-trainer",
+    version,
+    about = "Runs one experiment in a run directory (started by `lathe run`)"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Reinforcement learning: rollouts, learner, weight sync
+    Run {
+        /// A run directory that holds experiment.yaml
+        #[arg(long)]
+        run_dir: PathBuf,
+    },
+    /// Supervised warm-up on demonstrations
+    Sft {
+        /// A run directory that holds experiment.yaml
+        #[arg(long)]
+        run_dir: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Err(error) = torch_ext::ensure_passive_openmp() {
+        eprintln!("lathe-trainer: OpenMP's idle threads will spin: {error}");
+    }
+    torch_ext::load_cuda_if_present();
+    let (run_dir, is_sft) = match &arguments.command {
+        Command::Run { run_dir } => (run_dir, false),
+        Command::Sft { run_dir } => (run_dir, true),
+    };
+    let code = match start(run_dir, is_sft) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("lathe-trainer: {failure}");
+            failure.exit_code()
+        }
+    };
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// Takes the run directory, runs, and writes the end of the run whatever it is.
+fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
+    let mut run_dir = RunDir::open(path).map_err(Failure::input)?;
+    let loaded = experiment::load(&run_dir.experiment_path(), &[]).map_err(Failure::input)?;
+    let experiment = Arc::new(loaded.experiment);
+    let recorder =
+        Recorder::start(&mut run_dir, Options::default()).map_err(|error| match error {
+            RunDirError::Busy { .. } => Failure::Busy(error.to_string()),
+            other => Failure::run(other),
+        })?;
+    let loggers = open_loggers(&run_dir, &experiment, &recorder)?;
+    let stop = Stop::default();
+    stop.listen().map_err(Failure::run)?;
+    let host = {
+        let recorder = recorder.clone();
+        HostSampler::start(move |kind| {
+            recorder.record(kind);
+        })
+    };
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        if is_sft {
+            sft::run(&experiment, &run_dir, &recorder, &stop)
+        } else {
+            run::run(&experiment, &run_dir, &recorder, &stop)
+        }
+    }))
+    .unwrap_or_else(|panic| {
+        Err(Failure::Run(format!(
+            "the trainer panicked: {}",
+            panic_text(&*panic)
+        )))
+    });
+    drop(host);
+    let (status, code, reason, steps) = match &result {
+        Ok(Ended::Completed { steps }) => (
+            RunStatus::Completed,
+            exit_code::OK,
+            "every step was trained".to_owned(),
+            *steps,
+        ),
+        Ok(Ended::Stopped { steps }) => (
+            RunStatus::Stopped,
+            exit_code::STOPPED,
+            format!("stopped on request after step {steps}"),
+            *steps,
+        ),
+        Err(failure) => (
+            RunStatus::Failed,
+            failure.exit_code(),
+            failure.to_string(),
+            0,
+        ),
+    };
+    recorder.record(EventKind::RunEnded {
+        status,
+        exit_code: code,
+        reason: reason.clone(),
+        steps,
+    });
+    if let Err(error) = recorder.close() {
+        eprintln!("lathe-trainer: {error}");
+    }
+    loggers.finish();
+    if let Err(error) = runlog::store::project(&run_dir, true) {
+        eprintln!("lathe-trainer: metrics/ can be rebuilt later: {error}");
+    }
+    if result.is_err() {
+        eprintln!("lathe-trainer: {reason}");
+    }
+    Ok(code)
+}
+
+/// Starts what `trainer.logger` names. One that cannot be opened ends the run before it starts; one that fails later is an
+/// alarm.
+fn open_loggers(
+    run_dir: &RunDir,
+    experiment: &Experiment,
+    recorder: &Recorder,
+) -> Result<loggers::Following, Failure> {
+    let config = serde_json::to_value(experiment).map_err(Failure::run)?;
+    let context = loggers::Context::new(run_dir, config);
+    let opened = experiment
+        .trainer
+        .logger
+        .iter()
+        .map(|name| {
+            let name = serde_json::to_value(name).map_err(Failure::run)?;
+            loggers::open(name.as_str().unwrap_or_default(), &context, &|key| {
+                std::env::var(key).ok()
+            })
+            .map_err(Failure::run)
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let alarms = recorder.clone();
+    loggers::follow(
+        run_dir,
+        opened,
+        Box::new(move |name, error| {
+            let message = match error {
+                Some(error) => format!("the {name} logger fails: {error}; it will try again"),
+                None => format!("the {name} logger works again"),
+            };
+            alarms.record(EventKind::Alarm {
+                name: format!("logger {name}"),
+                step: None,
+                message,
+            });
+        }),
+    )
+    .map_err(Failure::run)
 }

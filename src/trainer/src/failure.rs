@@ -1,0 +1,34 @@
+//! Why a run ends early, with the exit code that says which kind it is.
+
+use runlog::exit_code;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Input that cannot be used: model, tokenizer, data, experiment.
+    #[error("{0}")]
+    Input(String),
+    /// The run started and something in it failed.
+    #[error("{0}")]
+    Run(String),
+    /// Another process writes to this run directory.
+    #[error("{0}")]
+    Busy(String),
+}
+
+impl Failure {
+    pub fn input(error: impl std::fmt::Display) -> Self {
+        Self::Input(error.to_string())
+    }
+
+    pub fn run(error: impl std::fmt::Display) -> Self {
+        Self::Run(error.to_string())
+    }
+
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Self::Input(_) => exit_code::INPUT,
+            Self::Run(_) => exit_code::RUN_FAILED,
+            Self::Busy(_) => exit_code::BUSY,
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Epochs, mini-batches, micro-batches: one optimizer step per mini-batch, gradients summed over its micro-batches with the
+//! mini-batch's own denominators, so that the gradient does not depend on how it is cut.
+
+use experiment::settings::LossAggMode;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use tch::Tensor;
+
+use super::batch::{MicroLimit, TrainBatch};
+use super::metrics::{StepValues, scalar};
+use super::{Learner, LearnerError};
+use crate::objective::aggregate::{Denominators, GlobalCounts, aggregate};
+use crate::objective::kl::kl_loss;
+use crate::objective::logprob::token_logprobs;
+use crate::objective::policy_loss::{self, Clip, PolicyBatch, PolicySums};
+use crate::objective::value_loss::{self, ValueBatch, ValueSums};
+use crate::optimizer::StepOutcome;
+
+pub(super) struct ActorInputs<'a> {
+    pub batch: &'a TrainBatch,
+    /// `[B, T]` each.
+    pub old_logprobs: &'a Tensor,
+    pub ref_logprobs: Option<&'a Tensor>,
+    pub advantages: &'a Tensor,
+    /// Rollout-correction weights.
+    pub weights: Option<&'a Tensor>,
+}
+
+/// Means over the mini-batches of a step, by name.
+#[derive(Debug, Default)]
+pub(super) struct Means {
+    sums: Vec<(&'static str, f64)>,
+    count: f64,
+}
+
+impl Means {
+    fn add(&mut self, name: &'static str, value: f64) {
+        match self.sums.iter_mut().find(|(held, _)| *held == name) {
+            Some((_, sum)) => *sum += value,
+            None => self.sums.push((name, value)),
+        }
+    }
+
+    fn write(self, prefix: &str, values: &mut StepValues) {
+        for (name, sum) in self.sums {
+            values.set(&format!("{prefix}/{name}"), sum / self.count.max(1.0));
+        }
+    }
+}
+
+/// The order of groups for each mini-batch of each epoch.
+fn mini_batches(
+    groups: usize,
+    size: usize,
+    epochs: u32,
+    shuffle_seed: Option<u64>,
+) -> Vec<Vec<usize>> {
+    let mut rng = shuffle_seed.map(ChaCha8Rng::seed_from_u64);
+    let mut plan = Vec::new();
+    for _ in 0..epochs {
+        let mut order: Vec<usize> = (0..groups).collect();
+        if let Some(rng) = &mut rng {
+            order.shuffle(rng);
+        }
+        plan.extend(order.chunks(size.max(1)).map(<[usize]>::to_vec));
+    }
+    plan
+}
+
+impl Learner {
+    pub(super) fn update_actor(
+        &mut self,
+        step: u64,
+        inputs: &ActorInputs<'_>,
+        values: &mut StepValues,
+        alarms: &mut Vec<(&'static str, String)>,
+    ) -> Result<(), LearnerError> {
+        let experiment = std::sync::Arc::clone(&self.experiment);
+        let settings = &experiment.actor_rollout_ref.actor;
+        let lr = self.actor.lr(step);
+        let limit = self.limit(settings.ppo_micro_batch_size_per_gpu);
+        let plan = mini_batches(
+            inputs.batch.groups.len(),
+            settings.ppo_mini_batch_size as usize,
+            settings.ppo_epochs,
+            settings
+                .shuffle
+                .then(|| settings.data_loader_seed.wrapping_add(step)),
+        );
+        let mut means = Means {
+            count: plan.len() as f64,
+            ..Means::default()
+        };
+        for mini in &plan {
+            self.actor.optimizer.clear_grads()?;
+            self.actor_gradients(inputs, mini, limit, &mut means)?;
+            match self.actor.optimizer.step(lr)? {
+                StepOutcome::Stepped { grad_norm, .. } => means.add("grad_norm", grad_norm),
+                StepOutcome::SkippedNonFinite { grad_norm } => {
+                    means.add("grad_norm", grad_norm);
+                    alarms.push((
+                        "non-finite gradient",
+                        format!("step {step}: the actor's gradient norm is {grad_norm}; this update was skipped and its batch kept in rollouts/"),
+                    ));
+                }
+            }
+        }
+        means.write("actor", values);
+        values.set("actor/lr", lr);
+        if settings.use_kl_loss {
+            values.set("actor/kl_coef", settings.kl_loss_coef);
+        }
+        Ok(())
+    }
+
+    /// Adds the gradient of one mini-batch to the actor's parameters, in micro-batches of at most `limit`.
+    pub(super) fn actor_gradients(
+        &self,
+        inputs: &ActorInputs<'_>,
+        mini: &[usize],
+        limit: MicroLimit,
+        means: &mut Means,
+    ) -> Result<(), LearnerError> {
+        let settings = &self.experiment.actor_rollout_ref.actor;
+        let batch = inputs.batch;
+        let mode = settings.loss_agg_mode;
+        let denominators = self.denominators(batch, mini, mode, settings.loss_scale_factor)?;
+        let wants_entropy = settings.entropy_coeff != 0.0 || settings.calculate_entropy;
+        let clip = Clip {
+            low: settings.clip_ratio_low,
+            high: settings.clip_ratio_high,
+            dual: settings.clip_ratio_c,
+        };
+        let model = &self.actor.model;
+        let mut sums: Option<PolicySums> = None;
+        for micro in batch.micro_batches(mini, limit, self.device) {
+            let hidden = model.hidden(&micro.packed);
+            let logits = model.logits(&hidden.rows.index_select(0, &micro.source_rows));
+            let tokens =
+                token_logprobs(&logits, &micro.targets, self.temperature(), wants_entropy)?;
+            drop(logits);
+            let logprobs = micro.scatter(&tokens.logprobs);
+            let mask = micro.select(&batch.mask);
+            let weights = inputs.weights.map(|weights| micro.select(weights));
+            let policy = policy_loss::vanilla(
+                &PolicyBatch {
+                    logprobs: &logprobs,
+                    old_logprobs: &micro.select(inputs.old_logprobs),
+                    advantages: &micro.select(inputs.advantages),
+                    mask: &mask,
+                    rollout_weights: weights.as_ref(),
+                },
+                &clip,
+                mode,
+                &denominators,
+            )?;
+            means.add("pg_loss", scalar(&policy.loss));
+            sums = Some(match sums {
+                Some(sums) => sums.plus(&policy.sums),
+                None => policy.sums,
+            });
+            let mut loss = policy.loss;
+            if let Some(entropy) = tokens.entropy {
+                let entropy = aggregate(&micro.scatter(&entropy), &mask, mode, &denominators);
+                means.add("entropy", scalar(&entropy));
+                if settings.entropy_coeff != 0.0 {
+                    loss -= entropy * settings.entropy_coeff;
+                }
+            }
+            if let (true, Some(ref_logprobs)) = (settings.use_kl_loss, inputs.ref_logprobs) {
+                let kl = kl_loss(
+                    &logprobs,
+                    &micro.select(ref_logprobs),
+                    &mask,
+                    settings.kl_loss_type,
+                    mode,
+                    &denominators,
+                )?;
+                means.add("kl_loss", scalar(&kl));
+                loss += kl * settings.kl_loss_coef;
+            }
+            loss.backward();
+            hidden.backward();
+        }
+        if let Some(sums) = sums {
+            let metrics = sums.metrics();
+            means.add("ppo_kl", metrics.ppo_kl);
+            means.add("pg_clipfrac", metrics.clip_fraction);
+            means.add("pg_clipfrac_lower", metrics.dual_clip_fraction);
+        }
+        Ok(())
+    }
+
+    pub(super) fn update_critic(
+        &mut self,
+        step: u64,
+        batch: &TrainBatch,
+        old_values: &Tensor,
+        returns: &Tensor,
+        values: &mut StepValues,
+        alarms: &mut Vec<(&'static str, String)>,
+    ) -> Result<(), LearnerError> {
+        let experiment = std::sync::Arc::clone(&self.experiment);
+        let settings = &experiment.critic;
+        let actor = &experiment.actor_rollout_ref.actor;
+        let limit = self.limit(
+            settings
+                .ppo_micro_batch_size_per_gpu
+                .or(actor.ppo_micro_batch_size_per_gpu),
+        );
+        let plan = mini_batches(
+            batch.groups.len(),
+            settings
+                .ppo_mini_batch_size
+                .unwrap_or(actor.ppo_mini_batch_size) as usize,
+            settings.ppo_epochs.unwrap_or(actor.ppo_epochs),
+            settings
+                .shuffle
+                .unwrap_or(actor.shuffle)
+                .then(|| actor.data_loader_seed.wrapping_add(step)),
+        );
+        let mode = settings.loss_agg_mode.unwrap_or(actor.loss_agg_mode);
+        let mut means = Means {
+            count: plan.len() as f64,
+            ..Means::default()
+        };
+        let mut lr = 0.0;
+        for mini in &plan {
+            let denominators = self.denominators(batch, mini, mode, actor.loss_scale_factor)?;
+            let mut sums: Option<ValueSums> = None;
+            let critic = self.critic.as_mut().ok_or_else(|| LearnerError::Step {
+                step,
+                reason: "there is no critic to update".to_owned(),
+            })?;
+            lr = critic.lr(step);
+            critic.optimizer.clear_grads()?;
+            for micro in batch.micro_batches(mini, limit, self.device) {
+                let hidden = critic.model.hidden(&micro.packed);
+                let predicted = critic
+                    .model
+                    .values(&hidden.rows.index_select(0, &micro.source_rows));
+                let value = value_loss::clipped(
+                    &ValueBatch {
+                        predictions: &micro.scatter(&predicted),
+                        old_values: &micro.select(old_values),
+                        returns: &micro.select(returns),
+                        mask: &micro.select(&batch.mask),
+                    },
+                    settings.cliprange_value,
+                    mode,
+                    &denominators,
+                )?;
+                means.add("vf_loss", scalar(&value.loss));
+                sums = Some(match sums {
+                    Some(sums) => sums.plus(&value.sums),
+                    None => value.sums,
+                });
+                value.loss.backward();
+                hidden.backward();
+            }
+            if let Some(sums) = sums {
+                let metrics = sums.metrics();
+                means.add("vf_clipfrac", metrics.clip_fraction);
+                means.add("vpred_mean", metrics.prediction_mean);
+            }
+            match critic.optimizer.step(lr)? {
+                StepOutcome::Stepped { grad_norm, .. } => means.add("grad_norm", grad_norm),
+                StepOutcome::SkippedNonFinite { grad_norm } => {
+                    means.add("grad_norm", grad_norm);
+                    alarms.push((
+                        "non-finite gradient",
+                        format!("step {step}: the critic's gradient norm is {grad_norm}; this update was skipped and its batch kept in rollouts/"),
+                    ));
+                }
+            }
+        }
+        means.write("critic", values);
+        values.set("critic/lr", lr);
+        Ok(())
+    }
+
+    /// Global counts of one mini-batch: what every micro-batch's sum is divided by.
+    fn denominators(
+        &self,
+        batch: &TrainBatch,
+        mini: &[usize],
+        mode: LossAggMode,
+        loss_scale_factor: Option<f64>,
+    ) -> Result<Denominators, LearnerError> {
+        let rows: Vec<i64> = mini
+            .iter()
+            .flat_map(|group| batch.groups[*group].clone())
+            .map(|row| row as i64)
+            .collect();
+        let rows = Tensor::from_slice(&rows).to_device(self.device);
+        let counts = GlobalCounts {
+            loss_scale_factor,
+            ..GlobalCounts::default()
+        };
+        Ok(Denominators::new(
+            &batch.mask.index_select(0, &rows),
+            mode,
+            &counts,
+        )?)
+    }
+}

@@ -1,0 +1,352 @@
+//! The rollout side of a run: batch after batch from the engine, each from the version of the weights that the staleness bound
+//! names, with evaluations beside them on their own lane.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use dialogue::chat::Chat;
+use dialogue::data::{Cursor, DataSet, PromptSource, Row};
+use dialogue::generate::Sampling;
+use dialogue::rollout::Rollout;
+use dialogue::score::Scorers;
+use dialogue::session::{Batch, Limits, Prompt, Runner, SessionLabel, SessionObserver};
+use dialogue::tool::ToolRegistry;
+use experiment::Experiment;
+use runlog::event::{EventKind, Lane};
+use runlog::number::Number;
+use runlog::recorder::Recorder;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::engine::EngineHandle;
+use crate::evaluate;
+use crate::failure::Failure;
+use crate::save::finish_name;
+use crate::sync::{Delivery, Receiver, SyncReport};
+
+/// Tool calls shorter than this are counted in their rollout and get no span: a calculator would fill the log.
+const SHORTEST_TOOL_SPAN_MS: f64 = 5.0;
+
+/// One training batch, ready for the learner.
+#[derive(Debug)]
+pub struct Sampled {
+    /// The step that trains on it; counts from 1.
+    pub step: u64,
+    pub rollouts: Vec<Rollout>,
+    pub timing: Timing,
+    /// Where the data stands once this batch is trained on.
+    pub cursor: Cursor,
+    /// The sync that brought the weights it was drawn from; None for the starting weights.
+    pub sync: Option<SyncReport>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Timing {
+    pub epoch: u64,
+    /// From the first session's start to the last one's end.
+    pub generate_s: f64,
+    /// Summed over rollouts, which score beside each other.
+    pub reward_s: f64,
+    /// The rollout side waited for weights.
+    pub wait_learner_s: f64,
+}
+
+#[derive(Debug)]
+pub struct SamplerParts {
+    pub experiment: Arc<Experiment>,
+    pub chat: Chat,
+    pub tools: ToolRegistry,
+    pub scorers: Scorers,
+    pub engine: EngineHandle,
+    pub prompts: PromptSource,
+    pub val: Option<DataSet>,
+    pub receiver: Receiver,
+    pub recorder: Recorder,
+    /// Policy versions a batch may lag.
+    pub staleness: u64,
+    /// 0: evaluate and end.
+    pub total_steps: u64,
+}
+
+/// Owns everything that samples.
+#[derive(Debug)]
+pub struct Sampler {
+    runner: Runner,
+    stop_ids: Vec<u32>,
+    parts: SamplerParts,
+    version: u64,
+    evaluation: Option<JoinHandle<()>>,
+}
+
+impl Sampler {
+    pub fn new(parts: SamplerParts) -> Self {
+        let rollout = &parts.experiment.actor_rollout_ref.rollout;
+        Self {
+            runner: Runner::new(
+                Arc::new(parts.engine.clone()),
+                Arc::new(parts.chat.clone()),
+                parts.tools.clone(),
+                parts.scorers.clone(),
+                Limits::new(&parts.experiment.data, rollout),
+                rollout.agent.default_agent_loop,
+            ),
+            stop_ids: parts.chat.stop_ids().to_vec(),
+            parts,
+            version: 0,
+            evaluation: None,
+        }
+    }
+
+    /// Samples every batch of the run, then takes the last weights in and evaluates them. Ends early when the learner does.
+    pub async fn run(
+        mut self,
+        batches: mpsc::Sender<Sampled>,
+        mut arrivals: mpsc::Receiver<Delivery>,
+    ) -> Result<(), Failure> {
+        if self.parts.experiment.trainer.val_before_train || self.parts.total_steps == 0 {
+            self.start_evaluation()?;
+        }
+        for step in 1..=self.parts.total_steps {
+            let wanted = (step - 1).saturating_sub(self.parts.staleness);
+            let waiting = Instant::now();
+            let sync = match self.take_in(wanted, &mut arrivals, Some(step)).await? {
+                TakenIn::Arrived(sync) => sync,
+                TakenIn::LearnerEnded => return self.finish_evaluation().await,
+            };
+            let wait_learner_s = waiting.elapsed().as_secs_f64();
+            let Some(mut sampled) = self.sample(step).await? else {
+                break;
+            };
+            sampled.timing.wait_learner_s = wait_learner_s;
+            sampled.sync = sync;
+            if batches.send(sampled).await.is_err() {
+                return self.finish_evaluation().await;
+            }
+        }
+        drop(batches);
+        self.take_in(self.parts.total_steps, &mut arrivals, None)
+            .await?;
+        self.finish_evaluation().await
+    }
+
+    /// Takes deliveries in, one by one, until the engine generates from version `wanted`. Evaluates versions that are due.
+    async fn take_in(
+        &mut self,
+        wanted: u64,
+        arrivals: &mut mpsc::Receiver<Delivery>,
+        step: Option<u64>,
+    ) -> Result<TakenIn, Failure> {
+        let mut last = None;
+        while self.version < wanted {
+            let waiting = self
+                .parts
+                .recorder
+                .span(Lane::WaitLearner, "waiting for weights", step);
+            let delivery = arrivals.recv().await;
+            waiting.end();
+            let Some(delivery) = delivery else {
+                return Ok(TakenIn::LearnerEnded);
+            };
+            // The engine's weights may not change under an evaluation.
+            self.finish_evaluation().await?;
+            let span = self.parts.recorder.span(
+                Lane::WeightSync,
+                "prove and swap",
+                Some(delivery.version),
+            );
+            let report = self
+                .parts
+                .receiver
+                .accept(&self.parts.engine, delivery)
+                .await
+                .map_err(Failure::run)?;
+            span.end();
+            self.parts.recorder.record(report.event());
+            self.version = report.version;
+            let frequency = self.parts.experiment.trainer.test_freq;
+            let is_due = frequency > 0 && self.version.is_multiple_of(frequency as u64);
+            let is_last = frequency > 0 && self.version == self.parts.total_steps;
+            last = Some(report);
+            if is_due || is_last {
+                self.start_evaluation()?;
+            }
+        }
+        Ok(TakenIn::Arrived(last))
+    }
+
+    /// One training batch; None after the last epoch.
+    async fn sample(&mut self, step: u64) -> Result<Option<Sampled>, Failure> {
+        let Some(batch) = self.parts.prompts.next_batch().map_err(Failure::run)? else {
+            return Ok(None);
+        };
+        self.parts.prompts.consumed(&batch.ticket);
+        let rollout = &self.parts.experiment.actor_rollout_ref.rollout;
+        let span = self
+            .parts
+            .recorder
+            .span(Lane::Generate, format!("batch {step}"), Some(step));
+        let rollouts = self
+            .runner
+            .run(Batch {
+                label: format!("train-{step}"),
+                prompts: batch
+                    .rows
+                    .into_iter()
+                    .map(|row| Arc::new(prompt(row)))
+                    .collect(),
+                samples: rollout.n,
+                sampling: Sampling::for_training(rollout, &self.stop_ids),
+                seed: rollout.seed,
+                round: step,
+                observer: Arc::new(Observer {
+                    recorder: self.parts.recorder.clone(),
+                    step,
+                }),
+            })
+            .await;
+        let generate_ms = span.end();
+        Ok(Some(Sampled {
+            step,
+            timing: Timing {
+                epoch: batch.ticket.epoch,
+                generate_s: generate_ms / 1e3,
+                reward_s: rollouts
+                    .iter()
+                    .map(|rollout| rollout.reward_ms)
+                    .sum::<f64>()
+                    / 1e3,
+                wait_learner_s: 0.0,
+            },
+            rollouts,
+            cursor: self.parts.prompts.cursor().clone(),
+            sync: None,
+        }))
+    }
+
+    /// Starts evaluating the engine's version beside whatever else it generates.
+    fn start_evaluation(&mut self) -> Result<(), Failure> {
+        let Some(val) = &self.parts.val else {
+            return Ok(());
+        };
+        let rows = val
+            .scan()
+            .map_err(Failure::run)?
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(Failure::run)?;
+        let rollout = &self.parts.experiment.actor_rollout_ref.rollout;
+        let version = self.version;
+        let batch = Batch {
+            label: format!("val-{version}"),
+            prompts: rows.into_iter().map(|row| Arc::new(prompt(row))).collect(),
+            samples: rollout.val_kwargs.n,
+            sampling: Sampling::for_evaluation(rollout, &self.stop_ids),
+            seed: rollout.seed,
+            // A constant: every evaluation draws alike, so that only the weights differ.
+            round: 0,
+            observer: Arc::new(()),
+        };
+        let (runner, recorder) = (self.runner.clone(), self.parts.recorder.clone());
+        self.evaluation = Some(tokio::spawn(async move {
+            let span = recorder.span(Lane::Eval, format!("version {version}"), Some(version));
+            let rollouts = runner.run(batch).await;
+            let values = evaluate::values(&rollouts, span.end() / 1e3);
+            recorder.record(EventKind::EvalEnded {
+                step: version,
+                policy_version: version,
+                samples: rollouts.len() as u64,
+                values,
+            });
+        }));
+        Ok(())
+    }
+
+    async fn finish_evaluation(&mut self) -> Result<(), Failure> {
+        match self.evaluation.take() {
+            Some(evaluation) => evaluation
+                .await
+                .map_err(|error| Failure::Run(format!("the evaluation ended early: {error}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        if let Some(evaluation) = self.evaluation.take() {
+            evaluation.abort();
+        }
+    }
+}
+
+enum TakenIn {
+    Arrived(Option<SyncReport>),
+    LearnerEnded,
+}
+
+/// A row as a session needs it.
+pub fn prompt(row: Row) -> Prompt {
+    Prompt {
+        row_index: row.index,
+        data_source: row.data_source,
+        messages: row.prompt,
+        ground_truth: row
+            .reward_model
+            .map(|model| model.ground_truth)
+            .unwrap_or_default(),
+        extra_info: serde_json::Value::Object(row.extra_info),
+        agent_name: row.agent_name,
+        tools_kwargs: Arc::new(row.tools_kwargs),
+        tool_selection: row.tool_selection,
+    }
+}
+
+/// Writes what happens in the sessions of one batch to the run's log.
+struct Observer {
+    recorder: Recorder,
+    step: u64,
+}
+
+impl Observer {
+    fn span(&self, lane: Lane, name: String, start: Instant, end: Instant) {
+        let now_ms = self.recorder.elapsed_ms();
+        let now = Instant::now();
+        let at =
+            |instant: Instant| now_ms - now.saturating_duration_since(instant).as_secs_f64() * 1e3;
+        self.recorder.record(EventKind::Span {
+            lane,
+            name,
+            step: Some(self.step),
+            start_ms: at(start),
+            end_ms: at(end),
+        });
+    }
+}
+
+impl SessionObserver for Observer {
+    fn on_tool(&self, label: &SessionLabel, tool: &str, start: Instant, end: Instant) {
+        if (end - start).as_secs_f64() * 1e3 >= SHORTEST_TOOL_SPAN_MS {
+            self.span(
+                Lane::Tool,
+                format!("{tool} {}/{}", label.uid, label.sample),
+                start,
+                end,
+            );
+        }
+    }
+
+    fn on_end(&self, rollout: &Rollout) {
+        let (oldest, newest) = rollout.version_range().unwrap_or_default();
+        self.recorder.record(EventKind::RolloutEnded {
+            step: self.step,
+            uid: rollout.uid.clone(),
+            sample: rollout.sample,
+            policy_version_min: oldest,
+            policy_version_max: newest,
+            turns: rollout.assistant_turns,
+            tool_calls: rollout.tools.len() as u32,
+            response_tokens: rollout.response_ids.len() as u32,
+            score: rollout.score.map(Number),
+            finish: finish_name(rollout.finish),
+        });
+    }
+}

@@ -1,0 +1,182 @@
+//! What a run leaves behind: checkpoints and the record of its rollouts.
+
+use std::io;
+use std::path::Path;
+
+use dialogue::data::Cursor;
+use dialogue::rollout::Finish;
+use experiment::Experiment;
+use runlog::event::{EventKind, Lane};
+use runlog::recorder::Recorder;
+use runlog::run_dir::RunDir;
+use runlog::store::{self, RolloutRow, StoreError};
+use serde::{Deserialize, Serialize};
+use tch::{Device, Kind, Tensor};
+
+use crate::checkpoint;
+use crate::learner::{Learner, Trained, TrainedBatch};
+use crate::setup;
+
+/// Counters and controllers of a run at a checkpoint: `state.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunCounters {
+    /// Steps trained; also the version of the weights.
+    pub step: u64,
+    /// Coefficient of the KL in the reward.
+    pub kl_coef: f64,
+    /// Rows consumed by the steps trained; None before the first.
+    pub cursor: Option<Cursor>,
+    pub seed: u64,
+}
+
+/// Writes the checkpoint of `step` and says so in the log. A write that fails is an alarm; the run goes on.
+pub fn checkpoint(
+    learner: &Learner,
+    experiment: &Experiment,
+    run_dir: &RunDir,
+    recorder: &Recorder,
+    step: u64,
+    cursor: Option<&Cursor>,
+) {
+    let span = recorder.span(Lane::Checkpoint, format!("step {step}"), Some(step));
+    let counters = RunCounters {
+        step,
+        kl_coef: learner.kl_coef(),
+        cursor: cursor.cloned(),
+        seed: experiment.trainer.seed,
+    };
+    let source = setup::tokenizer_directory(experiment);
+    let written = checkpoint::write(&run_dir.checkpoints_dir(), step, |directory| {
+        trained(learner.actor(), directory, &source)?;
+        learner
+            .actor()
+            .optimizer
+            .save(&directory.join("actor_optimizer.safetensors"))
+            .map_err(io::Error::other)?;
+        if let Some(critic) = learner.critic() {
+            let place = directory.join("critic");
+            std::fs::create_dir_all(&place)?;
+            trained(critic, &place, &source)?;
+            critic
+                .optimizer
+                .save(&directory.join("critic_optimizer.safetensors"))
+                .map_err(io::Error::other)?;
+        }
+        std::fs::write(
+            directory.join("state.json"),
+            serde_json::to_vec_pretty(&counters)?,
+        )
+    });
+    let save_ms = span.end();
+    match written {
+        Ok(written) => {
+            let path = written
+                .path
+                .strip_prefix(run_dir.path())
+                .unwrap_or(&written.path)
+                .display()
+                .to_string();
+            recorder.record(EventKind::CheckpointSaved {
+                step,
+                path,
+                bytes: written.bytes,
+                save_ms,
+            });
+        }
+        Err(error) => {
+            recorder.record(EventKind::Alarm {
+                name: "checkpoint not written".to_owned(),
+                step: Some(step),
+                message: error.to_string(),
+            });
+            return;
+        }
+    }
+    if let Some(keep) = experiment.trainer.max_actor_ckpt_to_keep
+        && let Err(error) = checkpoint::prune(&run_dir.checkpoints_dir(), keep.max(1) as usize)
+    {
+        recorder.record(EventKind::Alarm {
+            name: "old checkpoint not removed".to_owned(),
+            step: Some(step),
+            message: error.to_string(),
+        });
+    }
+}
+
+/// A model in the Hugging Face layout, with the tokenizer files of `source`.
+pub fn trained(trained: &Trained, directory: &Path, source: &Path) -> io::Result<()> {
+    trained
+        .model
+        .parameters()
+        .save_pretrained(directory, Some(source))
+        .map_err(io::Error::other)
+}
+
+/// Every sample that a step trained on, with everything computed for it: `rollouts/step-000120.parquet`.
+pub fn rollouts(trained: &TrainedBatch, step: u64, run_dir: &RunDir) -> Result<(), StoreError> {
+    let TrainedBatch {
+        batch,
+        old_logprobs,
+        ref_logprobs,
+        values,
+        advantages,
+    } = trained;
+    let old_logprobs = numbers(old_logprobs);
+    let ref_logprobs = ref_logprobs.as_ref().map(numbers);
+    let values = values.as_ref().map(numbers);
+    let advantages = numbers(advantages);
+    let rows: Vec<RolloutRow> = batch
+        .rollouts
+        .iter()
+        .enumerate()
+        .map(|(index, rollout)| {
+            let start = index * batch.width;
+            let cells = start..start + rollout.response_ids.len();
+            let of = |all: &Vec<f32>| all[cells.clone()].to_vec();
+            RolloutRow {
+                uid: rollout.uid.clone(),
+                sample: rollout.sample,
+                step,
+                data_source: rollout.data_source.clone(),
+                row_index: rollout.row_index,
+                messages: json(&rollout.messages),
+                prompt_ids: rollout.prompt_ids.clone(),
+                response_ids: rollout.response_ids.clone(),
+                response_mask: rollout.response_mask.clone(),
+                behavior_logprobs: rollout.behavior_logprobs.clone(),
+                old_logprobs: Some(of(&old_logprobs)),
+                ref_logprobs: ref_logprobs.as_ref().map(of),
+                values: values.as_ref().map(of),
+                advantages: Some(of(&advantages)),
+                policy_versions: rollout.policy_versions.clone(),
+                score: rollout.score,
+                score_parts: json(&rollout.score_parts),
+                tools: json(&rollout.tools),
+                finish: finish_name(rollout.finish),
+            }
+        })
+        .collect();
+    store::write_rollouts(&store::rollouts_path(run_dir, step), &rows)
+}
+
+/// The word for it in the log.
+pub fn finish_name(finish: Finish) -> String {
+    match serde_json::to_value(finish) {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => unreachable!("a unit variant is a string"),
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("messages and tool records have string keys")
+}
+
+/// A `[B, T]` tensor, flat.
+fn numbers(tensor: &Tensor) -> Vec<f32> {
+    let flat = tensor
+        .to_device(Device::Cpu)
+        .to_kind(Kind::Float)
+        .contiguous()
+        .view([-1]);
+    Vec::try_from(flat).expect("a flat f32 tensor on the CPU")
+}

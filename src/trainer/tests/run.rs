@@ -1,0 +1,219 @@
+//! Whole runs of the real program on a model of two layers: what a run directory holds when it ends, whatever way it ends.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use runlog::event::{Event, EventKind, RunStatus};
+use runlog::run_dir::{NewRun, RunDir};
+use runlog::tail;
+
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny-qwen2-tied");
+
+/// Sixteen short sums whose answers a random model never says, so that every score is known: 0.
+fn write_prompts(path: &Path) {
+    let rows: String = (0..16)
+        .map(|row| {
+            serde_json::json!({
+                "data_source": "lathe/calc",
+                "prompt": [{"role": "user", "content": format!("{row}+{row}=")}],
+                "reward_model": {"style": "rule", "ground_truth": format!("{}", 2 * row + 1000)},
+                "extra_info": {"index": row},
+            })
+            .to_string()
+                + "\n"
+        })
+        .collect();
+    fs::write(path, rows).expect("a writable temporary directory");
+}
+
+/// A PPO experiment with an entropy bonus, which moves the weights whatever the scores are.
+fn experiment(data: &Path, more: &str) -> String {
+    format!(
+        r"data:
+  train_files: {data}
+  val_files: {data}
+  train_batch_size: 4
+  max_prompt_length: 64
+  max_response_length: 12
+actor_rollout_ref:
+  model:
+    path: {MODEL}
+  actor:
+    ppo_mini_batch_size: 2
+    ppo_max_token_len_per_gpu: 80
+    use_dynamic_bsz: true
+    entropy_coeff: 0.01
+    optim:
+      lr: 1e-3
+  rollout:
+    n: 2
+    full_determinism: true
+algorithm:
+  adv_estimator: gae
+trainer:
+  total_training_steps: 3
+  test_freq: 2
+  device: cpu
+{more}",
+        data = data.display()
+    )
+}
+
+struct Run {
+    directory: RunDir,
+    output: Output,
+    events: Vec<Event>,
+}
+
+fn run(root: &Path, yaml: String) -> Run {
+    let directory = RunDir::create(
+        root,
+        &NewRun {
+            experiment_name: "test".to_owned(),
+            experiment_yaml: yaml,
+            ..NewRun::default()
+        },
+    )
+    .expect("a run directory");
+    let output = Command::new(env!("CARGO_BIN_EXE_lathe-trainer"))
+        .args(["run", "--run-dir"])
+        .arg(directory.path())
+        .output()
+        .expect("the program starts");
+    let (events, bad) = tail::read_all(&directory.events_path()).unwrap_or_default();
+    assert!(bad.is_empty(), "every line is an event: {bad:?}");
+    Run {
+        directory,
+        output,
+        events,
+    }
+}
+
+impl Run {
+    fn final_weights(&self) -> Vec<u8> {
+        fs::read(self.directory.checkpoint_path(3).join("model.safetensors")).unwrap_or_else(
+            |error| panic!("{error}: {}", String::from_utf8_lossy(&self.output.stderr)),
+        )
+    }
+}
+
+fn fixture() -> (tempfile::TempDir, PathBuf) {
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let data = root.path().join("prompts.jsonl");
+    write_prompts(&data);
+    (root, data)
+}
+
+#[test]
+fn sync_and_one_step_off_with_staleness_0_give_the_same_bits() {
+    let (root, data) = fixture();
+    let synchronous = run(root.path(), experiment(&data, "  mode: sync\n"));
+    let depth_0 = run(
+        root.path(),
+        experiment(&data, "  mode: one_step_off\n  max_staleness: 0\n"),
+    );
+    let start = fs::read(Path::new(MODEL).join("model.safetensors")).expect("the starting model");
+    assert_ne!(
+        synchronous.final_weights(),
+        start,
+        "three steps move the weights"
+    );
+    assert!(
+        synchronous.final_weights() == depth_0.final_weights(),
+        "the same bits in every weight"
+    );
+}
+
+#[test]
+fn one_step_off_generates_each_batch_from_the_weights_before_the_step_in_progress() {
+    let (root, data) = fixture();
+    let run = run(root.path(), experiment(&data, "  mode: one_step_off\n"));
+    assert!(
+        run.output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.output.stderr)
+    );
+    let mut versions = std::collections::BTreeMap::new();
+    for event in &run.events {
+        if let EventKind::RolloutEnded {
+            step,
+            policy_version_min,
+            policy_version_max,
+            ..
+        } = &event.kind
+        {
+            assert_eq!(
+                policy_version_min, policy_version_max,
+                "no mixture within a batch"
+            );
+            versions.insert(*step, *policy_version_min);
+        }
+    }
+    assert_eq!(versions, [(1, 0), (2, 0), (3, 1)].into());
+    let syncs: Vec<(u64, bool)> = run
+        .events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::WeightsSynced {
+                version,
+                verified,
+                sent_fingerprint,
+                received_fingerprint,
+                ..
+            } => {
+                assert_eq!(sent_fingerprint, received_fingerprint);
+                Some((*version, *verified))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(syncs, [(1, true), (2, true), (3, true)]);
+    let evaluated: Vec<u64> = run
+        .events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::EvalEnded {
+                policy_version,
+                samples,
+                ..
+            } => {
+                assert_eq!(*samples, 16);
+                Some(*policy_version)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        evaluated,
+        [0, 2, 3],
+        "before training, every test_freq steps, and at the end"
+    );
+    assert!(matches!(
+        run.events.last().map(|event| &event.kind),
+        Some(EventKind::RunEnded {
+            status: RunStatus::Completed,
+            exit_code: 0,
+            steps: 3,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn a_model_that_is_not_there_ends_the_run_with_code_3_and_its_path() {
+    let (root, data) = fixture();
+    let yaml = experiment(&data, "").replace(MODEL, "/nowhere/model");
+    let run = run(root.path(), yaml);
+    assert_eq!(run.output.status.code(), Some(3));
+    let Some(EventKind::RunEnded {
+        status: RunStatus::Failed,
+        exit_code: 3,
+        reason,
+        ..
+    }) = run.events.last().map(|event| &event.kind)
+    else {
+        panic!("the log says how it ended: {:?}", run.events.last())
+    };
+    assert!(reason.contains("/nowhere/model"), "{reason}");
+}
