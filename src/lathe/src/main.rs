@@ -1,5 +1,6 @@
 //! The program `lathe`: starts in milliseconds, links no libtorch, shows runs and starts them.
 
+mod check;
 mod cli;
 mod headless;
 mod launch;

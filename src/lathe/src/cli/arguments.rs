@@ -15,6 +15,7 @@ Exit codes:
   4    the run started and failed
   5    another program is writing to this run directory
   130  stopped on request (Ctrl-C), with a checkpoint
+  129, 143  lathe was told to leave (SIGHUP, SIGTERM); the run goes on
 
 Runs lie in ./runs, or where --runs or LATHE_RUNS says.
 Colour only on terminals; NO_COLOR=1 turns it off.";
@@ -43,6 +44,13 @@ pub enum Command {
     Run(RunArguments),
     /// Warm a model up on demonstrations (supervised)
     Sft(RunArguments),
+    /// Check an experiment, and try its data, tools and scorer on real rows
+    Check(CheckArguments),
+    /// Look at data sets, convert and make them
+    Data {
+        #[command(subcommand)]
+        command: DataCommand,
+    },
     /// List runs, or show one
     Runs(RunsArguments),
     /// Follow a run that was started elsewhere or left behind
@@ -110,6 +118,9 @@ pub struct Form {
     /// A line per step, also on a terminal
     #[arg(long)]
     pub plain: bool,
+    /// Every metric of each step, in verl's console form; implies --plain
+    #[arg(long, conflicts_with = "json")]
+    pub verbose: bool,
 }
 
 #[derive(Debug, Args)]
@@ -135,8 +146,63 @@ pub struct RunArguments {
     #[arg(long, help = "Name of the run [default: trainer.experiment_name]")]
     pub name: Option<String>,
     /// Start the run and return
-    #[arg(long, conflicts_with = "plain")]
+    #[arg(long, conflicts_with_all = ["plain", "verbose"])]
     pub detach: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CheckArguments {
+    /// The experiment's YAML file
+    pub experiment: PathBuf,
+    /// a.b=v, +a.b=v, ~a.b; more files are checked one by one, in brief
+    pub overrides: Vec<String>,
+    /// One JSON object a file
+    #[arg(long)]
+    pub json: bool,
+    /// Rows of each file to try
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub rows: u64,
+    /// Model and data that are not on this machine are errors, not warnings
+    #[arg(long)]
+    pub strict: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DataCommand {
+    /// Show schema, counts, lengths and rendered samples of a Parquet file
+    Show {
+        file: PathBuf,
+        /// Samples to render
+        #[arg(long, value_name = "N", default_value_t = 2)]
+        rows: u64,
+        /// Model directory whose tokenizer and chat template count and render
+        #[arg(long, value_name = "DIR")]
+        tokenizer: Option<PathBuf>,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Turn JSON lines into Parquet, checking every row
+    Convert {
+        /// JSON lines in verl's row form
+        input: PathBuf,
+        /// The Parquet file to write
+        output: PathBuf,
+    },
+    /// Make a data set by a documented, seeded recipe
+    Make {
+        /// Which recipe
+        name: String,
+        /// Directory for the files
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Other seeds give other rows, the same seed the same bytes
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Rows of the training file; the test file has a quarter of it [default: 1000]
+        #[arg(long, value_name = "N")]
+        rows: Option<u64>,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,8 @@
 //! Expected failures are [`Failure`] values with their exit code; only `main` prints them.
 
 mod arguments;
+mod check;
+mod data;
 mod experiment_file;
 mod failure;
 mod keys;
@@ -44,6 +46,8 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
     match command {
         Command::Run(arguments) => run::run(Job::Run, &arguments, out, terminal),
         Command::Sft(arguments) => run::run(Job::Sft, &arguments, out, terminal),
+        Command::Check(arguments) => check::check(&arguments, out, terminal),
+        Command::Data { command } => data::data(&command, out, terminal),
         Command::Follow { run, place, form } => run::follow(&run, &place, form, out, terminal),
         Command::Stop { run, place } => runs::stop(&place, &run, out),
         Command::Runs(arguments) => runs::runs(&arguments, out, terminal),

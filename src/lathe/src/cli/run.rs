@@ -11,8 +11,10 @@ use runlog::state::RunState;
 use serde_json::json;
 
 use super::arguments::{Form, RunArguments, RunsPlace};
+use super::check::finding_line;
 use super::experiment_file;
 use super::{Failure, Output, report, runs};
+use crate::check;
 use crate::headless::{Follow, Followed, JsonView, PlainView, ProgressView, View};
 use crate::launch::{self, Ending, Job, Trainer};
 use crate::terminal::Terminal;
@@ -50,7 +52,17 @@ fn start_and_follow(
     if let Some(name) = &arguments.name {
         overrides.push(experiment_file::name_override(name));
     }
-    let loaded = experiment_file::load_for_run(&arguments.experiment, &overrides, terminal)?;
+    let mut loaded = experiment_file::load_for_run(&arguments.experiment, &overrides, terminal)?;
+    // The trainer reads a copy in the run's directory, where names and neighbours of this file are lost.
+    let name = &loaded.experiment.trainer.experiment_name;
+    overrides.push(experiment_file::name_override(name));
+    overrides.extend(check::beside_overrides(
+        &loaded.experiment,
+        &arguments.experiment,
+    ));
+    // Its complaints have been told.
+    loaded = experiment::inspect(&arguments.experiment, &overrides);
+    refuse_missing_inputs(job, &loaded, &arguments.experiment, terminal)?;
     let program = launch::find_trainer().map_err(|error| Failure::input(error.to_string()))?;
     let run_dir = create(&arguments.place, &loaded)?;
     // Before the trainer starts, so that a Ctrl-C in between is ours and not lost.
@@ -69,6 +81,26 @@ fn start_and_follow(
         follow.trainer(&mut trainer, view)
     })?;
     report::print(&run_dir, &followed, arguments.form.json, out, terminal)
+}
+
+/// Says what is not there before a run directory is made and libtorch is loaded.
+fn refuse_missing_inputs(
+    job: Job,
+    loaded: &Loaded,
+    file: &Path,
+    terminal: Terminal,
+) -> Result<(), Failure> {
+    let findings = check::missing_inputs(&loaded.experiment, file, job);
+    let Some((last, others)) = findings.split_last() else {
+        return Ok(());
+    };
+    for finding in others {
+        eprintln!(
+            "{}",
+            finding_line(finding, |role, text| terminal.paint_stderr(role, text))
+        );
+    }
+    Err(Failure::input(format!("{}: {}", last.area, last.message)))
 }
 
 fn create(place: &RunsPlace, loaded: &Loaded) -> Result<RunDir, Failure> {
@@ -108,9 +140,9 @@ fn watch(
 ) -> Result<Followed, Failure> {
     let result = if form.json {
         follow(&mut JsonView::new(out))
-    } else if form.plain || !terminal.is_interactive() {
+    } else if form.plain || form.verbose || !terminal.is_interactive() {
         eprintln!("run {}", run_dir.path().display());
-        follow(&mut PlainView::new(out))
+        follow(&mut PlainView::new(out, form.verbose))
     } else {
         follow(&mut ProgressView::new(terminal, rollouts_per_step))
     };

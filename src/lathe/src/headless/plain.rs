@@ -1,29 +1,74 @@
-//! A line per step in verl's console form, a line per evaluation, alarm and checkpoint. For pipes, logs and batch jobs.
+//! A short line per step, evaluation, alarm and checkpoint; on request every metric in verl's console form. For pipes,
+//! logs and batch jobs.
 
 use runlog::event::{Event, EventKind, Level, Phase};
 use runlog::loggers::step_line;
-use runlog::state::RunState;
+use runlog::state::{Evaluation, RunState};
 
+use super::rows::{ENTROPY, KL, LENGTH, REWARD, SFT_LOSS, STEP_TIME};
 use super::{View, format};
 use crate::cli::{Failure, Output};
 
 #[derive(Debug)]
 pub struct PlainView<'a> {
     out: &'a mut Output,
+    is_verbose: bool,
 }
 
 impl<'a> PlainView<'a> {
-    pub fn new(out: &'a mut Output) -> Self {
-        Self { out }
+    /// `is_verbose`: every metric of each step, in verl's console form.
+    pub fn new(out: &'a mut Output, is_verbose: bool) -> Self {
+        Self { out, is_verbose }
     }
 }
 
 impl View for PlainView<'_> {
-    fn event(&mut self, event: &Event, _state: &RunState) -> Result<(), Failure> {
-        match line(&event.kind) {
+    fn event(&mut self, event: &Event, state: &RunState) -> Result<(), Failure> {
+        let line = match &event.kind {
+            EventKind::StepEnded { step, .. } if !self.is_verbose => Some(step_text(*step, state)),
+            EventKind::EvalEnded { step, .. } if !self.is_verbose => state
+                .evals
+                .last()
+                .map(|evaluation| eval_text(*step, evaluation)),
+            kind => line(kind),
+        };
+        match line {
             Some(line) => self.out.line(&line),
             None => Ok(()),
         }
+    }
+}
+
+/// `step  3/80  reward 0.445     kl 1.63e-3   …  1.15 s/step`
+fn step_text(step: u64, state: &RunState) -> String {
+    let total = state.total_steps().unwrap_or(0).to_string();
+    let mut parts = vec![format!("step {step:>width$}/{total}", width = total.len())];
+    for row in [REWARD, SFT_LOSS, KL, ENTROPY, LENGTH] {
+        if let Some(value) = row.last_at(step, state) {
+            let label = row.label.trim_start_matches("train ");
+            // The widest number is `-1.23e-10`.
+            parts.push(format!("{label} {:<9}", format::number(value)));
+        }
+    }
+    if let Some(sync) = state.syncs.last() {
+        let sync = format!("sync {} ms", format::number(sync.total_ms));
+        parts.push(format!("{sync:<13}"));
+    }
+    if let Some(step_s) = STEP_TIME.last_at(step, state) {
+        parts.push(format!("{} s/step", format::number(step_s)));
+    }
+    parts.join("  ").trim_end().to_owned()
+}
+
+/// `eval at step 10: val reward 0.621 over 256 samples`
+pub fn eval_text(step: u64, evaluation: &Evaluation) -> String {
+    let samples = format::plural(evaluation.samples, "sample");
+    match runlog::state::val_reward(evaluation) {
+        Some(reward) => format!(
+            "eval at step {step}: val reward {} over {samples}",
+            format::number(reward)
+        ),
+        None => format!("eval at step {step} over {samples}"),
     }
 }
 

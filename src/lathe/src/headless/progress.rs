@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use runlog::event::{Event, EventKind, Level, Phase};
-use runlog::state::{Evaluation, RunState};
+use runlog::state::RunState;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::rows::{ENTROPY, KL, LENGTH, REWARD, SFT_LOSS};
@@ -155,7 +155,7 @@ impl View for ProgressView {
             }
             EventKind::EvalEnded { step, .. } => {
                 if let Some(evaluation) = state.evals.last() {
-                    self.scroll(Role::Good, ("✓", "+"), &eval_line(*step, evaluation));
+                    self.scroll(Role::Good, ("✓", "+"), &plain::eval_text(*step, evaluation));
                 }
             }
             EventKind::Alarm { .. }
@@ -189,17 +189,6 @@ impl View for ProgressView {
             bar.finish_and_clear();
         }
         let _ = self.bars.clear();
-    }
-}
-
-fn eval_line(step: u64, evaluation: &Evaluation) -> String {
-    let samples = format::plural(evaluation.samples, "sample");
-    match runlog::state::val_reward(evaluation) {
-        Some(reward) => format!(
-            "eval at step {step}: val reward {} over {samples}",
-            format::number(reward)
-        ),
-        None => format!("eval at step {step} over {samples}"),
     }
 }
 
@@ -237,7 +226,7 @@ fn values_line(state: &RunState, terminal: Terminal) -> String {
         }
     }
     if let Some(sync) = state.syncs.last() {
-        parts.push(format!("sync {} ms", format::number(sync.blocked_ms)));
+        parts.push(format!("sync {} ms", format::number(sync.total_ms)));
     }
     parts.join("  ")
 }

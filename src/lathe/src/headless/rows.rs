@@ -33,11 +33,22 @@ pub const SFT_LOSS: Row = Row {
     metrics: &["train/loss"],
 };
 
+pub const STEP_TIME: Row = Row {
+    label: "s/step",
+    metrics: &["timing_s/step", "perf/time_per_step"],
+};
+
 impl Row {
     pub fn series<'a>(&self, state: &'a RunState) -> Option<(&'static str, &'a Series)> {
         self.metrics
             .iter()
             .find_map(|name| Some((*name, state.series.get(*name)?)))
+    }
+
+    /// None: this step recorded none.
+    pub fn last_at(&self, step: u64, state: &RunState) -> Option<f64> {
+        let last = self.series(state)?.1.last()?;
+        (last.step == step).then_some(last.value.0)
     }
 
     pub fn last(&self, state: &RunState) -> Option<f64> {

@@ -48,6 +48,11 @@ impl Bench {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("toy.yaml"), EXPERIMENT).unwrap();
+        // Only there: the fake trainer reads none of them.
+        fs::create_dir(folder.path().join("model")).unwrap();
+        for file in ["train.parquet", "test.parquet", "demos.parquet"] {
+            fs::write(folder.path().join(file), "").unwrap();
+        }
         Self { folder }
     }
 

@@ -21,6 +21,20 @@ fn piped_output_is_a_line_per_step_and_a_summary() {
 }
 
 #[test]
+fn verbose_prints_every_metric_of_a_step_in_the_form_of_verl() {
+    let bench = Bench::new();
+    bench.trainer(&learning());
+    let ran = bench.run(["run", "toy.yaml", "--verbose"]);
+    assert!(
+        ran.stdout.contains(
+            "\nstep:2 - actor/entropy:0.75 - actor/ppo_kl:0.002 - critic/score/mean:0.4 - response_length/mean:40.0\n"
+        ),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
 fn the_last_json_line_holds_the_summary_and_the_ones_before_it_the_steps() {
     let bench = Bench::new();
     bench.trainer(&learning());

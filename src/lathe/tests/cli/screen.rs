@@ -113,7 +113,7 @@ fn progress_shows_steps_rollouts_and_values_and_gives_way_to_the_summary() {
         "step 3",
         "3/4 rollouts",
         "reward 0.400 ▁█",
-        "sync 0.250 ms",
+        "sync 3.00 ms",
     ] {
         screen.shows(text);
     }
@@ -148,7 +148,7 @@ fn a_dumb_terminal_gets_plain_lines_and_no_escape() {
     let (text, code) = screen.end();
     assert_eq!(code, 0, "{text}");
     assert!(
-        text.contains("eval step:4 - val-core/toy/reward/mean@1:0.93"),
+        text.contains("eval at step 4: val reward 0.930 over 64 samples"),
         "{text}"
     );
 }

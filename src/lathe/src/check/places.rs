@@ -1,0 +1,240 @@
+//! Where the files are that an experiment names, and what to say when they are not there.
+
+use std::path::{Path, PathBuf};
+
+use experiment::Experiment;
+
+use super::Finding;
+use crate::launch::Job;
+
+/// A path as written in the experiment, and the file it means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub written: String,
+    pub path: PathBuf,
+}
+
+impl Place {
+    /// Relative paths are relative to where `lathe` runs, else to the experiment's file.
+    pub fn of(written: &str, experiment_file: &Path) -> Self {
+        let here = PathBuf::from(written);
+        let beside = experiment_file.parent().map(|folder| folder.join(written));
+        let path = match beside {
+            Some(beside) if !here.exists() && beside.exists() => beside,
+            _ => here,
+        };
+        Self {
+            written: written.to_owned(),
+            path,
+        }
+    }
+
+    /// `owner/name` as on Hugging Face's hub, and nothing of that name here.
+    pub fn is_hub_id(&self) -> bool {
+        let mut parts = self.written.split('/');
+        let is_name = |part: Option<&str>| {
+            part.is_some_and(|part| !part.is_empty() && !part.starts_with(['.', '~']))
+        };
+        let owner = parts.next();
+        is_name(owner)
+            && !owner.is_some_and(is_local_folder)
+            && is_name(parts.next())
+            && parts.next().is_none()
+            && !self.path.exists()
+    }
+
+    /// What to do about a model that is not here; None when it is.
+    pub fn missing_model(&self) -> Option<String> {
+        let key = "actor_rollout_ref.model.path";
+        if self.written.is_empty() {
+            return Some(format!(
+                "{key} is not set; name a directory in the Hugging Face layout"
+            ));
+        }
+        let written = &self.written;
+        if self.path.exists() {
+            return self.is_without_weights().then(|| {
+                format!(
+                    "{key} is {written}, which has no weights yet; make them with `lathe sft` on a warm-up whose \
+                     sft.output_dir it is, or put model.safetensors there"
+                )
+            });
+        }
+        Some(if self.is_hub_id() {
+            let folder = written.rsplit('/').next().unwrap_or(written);
+            format!(
+                "{key} is {written}, which is not on this machine; fetch it with \
+                 `hf download {written} --local-dir models/{folder}` and set {key}=models/{folder}"
+            )
+        } else {
+            let name = written.rsplit('/').next().unwrap_or(written);
+            format!(
+                "{key} is {written}, which does not exist; put a model in the Hugging Face layout there, \
+                 e.g. `hf download OWNER/{name} --local-dir {written}`"
+            )
+        })
+    }
+
+    /// A model's directory as it is before its first training: shape and tokenizer, no weights in any form.
+    fn is_without_weights(&self) -> bool {
+        let holds = |name: &str| self.path.join(name).exists();
+        holds("config.json")
+            && ![
+                "model.safetensors",
+                "model.safetensors.index.json",
+                "pytorch_model.bin",
+            ]
+            .into_iter()
+            .any(holds)
+    }
+
+    fn missing_file(&self, key: &str) -> Option<String> {
+        (!self.path.exists()).then(|| {
+            format!(
+                "{key} names {}, which does not exist; correct the path, or make a data set with `lathe data make`",
+                self.written
+            )
+        })
+    }
+}
+
+/// A first folder that is by custom one's own, and no owner on the hub.
+fn is_local_folder(name: &str) -> bool {
+    matches!(name, "models" | "model" | "checkpoints" | "runs" | "data")
+        || PathBuf::from(name).is_dir()
+}
+
+/// The data files of an experiment with the key that names each.
+pub fn data_files(experiment: &Experiment, experiment_file: &Path) -> Vec<(&'static str, Place)> {
+    let files = |key, files: &[String]| -> Vec<(&'static str, Place)> {
+        files
+            .iter()
+            .map(|file| (key, Place::of(file, experiment_file)))
+            .collect()
+    };
+    let mut all = files("data.train_files", &experiment.data.train_files);
+    all.extend(files("data.val_files", &experiment.data.val_files));
+    all
+}
+
+/// The finding of a data file that is not here; None when it is.
+pub fn missing_data(key: &str, place: &Place) -> Option<String> {
+    place.missing_file(key)
+}
+
+/// Overrides that name by their full path the files that lie beside the experiment's file and not here: the copy of the
+/// experiment in the run's directory, which the trainer reads, has other neighbours.
+pub fn beside_overrides(experiment: &Experiment, experiment_file: &Path) -> Vec<String> {
+    let beside = |written: &String| {
+        let place = Place::of(written, experiment_file);
+        let path = std::path::absolute(&place.path).ok()?;
+        (place.path != Path::new(written)).then(|| quoted(&path.display().to_string()))
+    };
+    let settings = &experiment.actor_rollout_ref;
+    let single = [
+        ("actor_rollout_ref.model.path", Some(&settings.model.path)),
+        (
+            "actor_rollout_ref.model.tokenizer_path",
+            settings.model.tokenizer_path.as_ref(),
+        ),
+        (
+            "actor_rollout_ref.rollout.multi_turn.tool_config_path",
+            settings.rollout.multi_turn.tool_config_path.as_ref(),
+        ),
+        ("critic.model.path", experiment.critic.model.path.as_ref()),
+        ("sft.init_config", experiment.sft.init_config.as_ref()),
+    ];
+    let mut overrides: Vec<String> = single
+        .into_iter()
+        .filter_map(|(key, written)| Some(format!("{key}={}", beside(written?)?)))
+        .collect();
+    for (key, files) in [
+        ("data.train_files", &experiment.data.train_files),
+        ("data.val_files", &experiment.data.val_files),
+        ("sft.train_files", &experiment.sft.train_files),
+        ("sft.val_files", &experiment.sft.val_files),
+    ] {
+        if files.iter().any(|file| beside(file).is_some()) {
+            let all: Vec<String> = files
+                .iter()
+                .map(|file| beside(file).unwrap_or_else(|| quoted(file)))
+                .collect();
+            overrides.push(format!("{key}=[{}]", all.join(",")));
+        }
+    }
+    overrides
+}
+
+/// A text in the grammar of overrides.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// What a job needs and does not find. For `lathe run`, before anything is started.
+pub fn missing_inputs(experiment: &Experiment, experiment_file: &Path, job: Job) -> Vec<Finding> {
+    let model = Place::of(&experiment.actor_rollout_ref.model.path, experiment_file);
+    let is_fresh = job == Job::Sft && experiment.sft.init_config.is_some();
+    let mut findings = Vec::new();
+    if !is_fresh && let Some(message) = model.missing_model() {
+        findings.push(Finding::error("model", message));
+    }
+    let files = match job {
+        Job::Run => data_files(experiment, experiment_file),
+        Job::Sft => experiment
+            .sft
+            .train_files
+            .iter()
+            .map(|file| ("sft.train_files", Place::of(file, experiment_file)))
+            .collect(),
+    };
+    let missing = files
+        .iter()
+        .filter_map(|(key, place)| missing_data(key, place));
+    findings.extend(missing.map(|message| Finding::error("data", message)));
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hub_id_is_told_how_to_be_fetched() {
+        let place = Place::of("Qwen/Qwen2.5-3B-Instruct", Path::new("x.yaml"));
+        let message = place.missing_model().unwrap();
+        assert!(
+            message.contains(
+                "`hf download Qwen/Qwen2.5-3B-Instruct --local-dir models/Qwen2.5-3B-Instruct`"
+            ),
+            "{message}"
+        );
+        for written in [
+            "models/x",
+            "./models/x",
+            "/models/x",
+            "a/b/c",
+            "model",
+            "~/x",
+        ] {
+            assert!(
+                !Place::of(written, Path::new("x.yaml")).is_hub_id(),
+                "{written}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_path_is_looked_for_here_and_then_beside_the_experiment() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.yaml");
+        std::fs::write(folder.path().join("beside.parquet"), "").unwrap();
+        assert_eq!(
+            Place::of("beside.parquet", &file).path,
+            folder.path().join("beside.parquet")
+        );
+        assert_eq!(
+            Place::of("nowhere.parquet", &file).path,
+            Path::new("nowhere.parquet")
+        );
+    }
+}

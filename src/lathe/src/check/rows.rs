@@ -1,0 +1,342 @@
+//! The first rows of each data file: schema, prompt lengths against the limit, tools of the row, scorer on real truths.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use dialogue::chat::Chat;
+use dialogue::data::{Need, Row, Table};
+use dialogue::message::Message;
+use dialogue::score::{ScoreError, Scorers, Transcript, score_within};
+use dialogue::tool::ToolRegistry;
+use experiment::{Experiment, Severity};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::places::{Place, data_files, missing_data};
+use super::{DryRun, Finding};
+
+/// Rows with the same complaint that are named one by one.
+const NAMED_ROWS: usize = 3;
+/// No truth of any data set.
+const GARBAGE: &str = "I would rather not say.";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileFacts {
+    pub path: PathBuf,
+    pub rows: u64,
+    /// From the start of the file.
+    pub rows_tried: u64,
+    /// Of the rows tried, with tools and generation prompt; None without a tokenizer and for demonstrations.
+    pub prompt_tokens_min: Option<usize>,
+    pub prompt_tokens_max: Option<usize>,
+    /// Rows tried that are longer than `data.max_prompt_length`.
+    pub rows_too_long: u64,
+}
+
+/// How a scorer did on real rows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ScorerFacts {
+    pub data_source: String,
+    pub scorer: String,
+    pub rows: u64,
+    /// Mean score when the answer is the ground truth; 1 is expected.
+    pub truth_score: f64,
+    /// Mean score of an answer that is none; 0 is expected.
+    pub garbage_score: f64,
+}
+
+/// Tries every file; what is missing is a finding of severity `absent`.
+pub fn try_files(
+    experiment: &Experiment,
+    experiment_file: &Path,
+    chat: Option<&Chat>,
+    tools: Option<&ToolRegistry>,
+    rows: u64,
+    absent: Severity,
+    run: &mut DryRun,
+) {
+    let files = data_files(experiment, experiment_file);
+    if experiment.data.train_files.is_empty() {
+        let message = "data.train_files is not set; name one or more Parquet files";
+        run.findings.push(Finding::error("data", message));
+    }
+    let mut tried: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for (key, place) in files {
+        if let Some(message) = missing_data(key, &place) {
+            run.findings.push(Finding {
+                severity: absent,
+                area: "data",
+                message,
+            });
+            continue;
+        }
+        match read(&place, &experiment.data.prompt_key, rows, Need::Prompts) {
+            Ok((total, rows)) => {
+                prompts(experiment, &place, total, &rows, chat, tools, run);
+                for row in rows {
+                    tried.entry(row.data_source.clone()).or_default().push(row);
+                }
+            }
+            Err(message) => run.findings.push(Finding::error("data", message)),
+        }
+    }
+    score(experiment, &tried, run);
+}
+
+/// Tries the files of a supervised warm-up: each row is a dialogue with a turn to imitate.
+pub fn try_demonstrations(
+    experiment: &Experiment,
+    experiment_file: &Path,
+    rows: u64,
+    absent: Severity,
+    run: &mut DryRun,
+) {
+    let sft = &experiment.sft;
+    for (key, files) in [
+        ("sft.train_files", &sft.train_files),
+        ("sft.val_files", &sft.val_files),
+    ] {
+        for file in files {
+            let place = Place::of(file, experiment_file);
+            if let Some(message) = missing_data(key, &place) {
+                run.findings.push(Finding {
+                    severity: absent,
+                    area: "data",
+                    message,
+                });
+                continue;
+            }
+            match read(
+                &place,
+                &experiment.data.prompt_key,
+                rows,
+                Need::Demonstrations,
+            ) {
+                Ok((total, rows)) => run.files.push(FileFacts {
+                    path: place.path.clone(),
+                    rows: total,
+                    rows_tried: rows.len() as u64,
+                    prompt_tokens_min: None,
+                    prompt_tokens_max: None,
+                    rows_too_long: 0,
+                }),
+                Err(message) => run.findings.push(Finding::error("data", message)),
+            }
+        }
+    }
+}
+
+fn read(place: &Place, prompt_key: &str, rows: u64, need: Need) -> Result<(u64, Vec<Row>), String> {
+    let table = Table::open(&place.path, prompt_key).map_err(|error| error.to_string())?;
+    if table.rows() == 0 {
+        return Err(format!("{}: has no rows", place.path.display()));
+    }
+    let wanted: Vec<u64> = (0..table.rows().min(rows)).collect();
+    let rows = table
+        .read(&wanted, need)
+        .map_err(|error| error.to_string())?;
+    Ok((table.rows(), rows))
+}
+
+fn prompts(
+    experiment: &Experiment,
+    place: &Place,
+    total: u64,
+    rows: &[Row],
+    chat: Option<&Chat>,
+    tools: Option<&ToolRegistry>,
+    run: &mut DryRun,
+) {
+    let limit = experiment.data.max_prompt_length as usize;
+    let path = &place.path;
+    let mut complaints = Vec::new();
+    let mut lengths = Vec::new();
+    for row in rows {
+        // Without its tools a prompt has another length, and every row would complain.
+        let Some(tools) = tools else { break };
+        let name = format!("{}: row {}", path.display(), row.place.row);
+        let visible = match tools.select(row.tool_selection.as_deref(), &name) {
+            Ok(visible) => visible.schemas(),
+            Err(error) => {
+                complaints.push(error.to_string());
+                continue;
+            }
+        };
+        for tool in row
+            .tools_kwargs
+            .keys()
+            .filter(|tool| !tools.names().contains(&tool.as_str()))
+        {
+            complaints.push(format!(
+                "{name}: extra_info.tools_kwargs is for {tool}, which is no tool of this experiment; \
+                 see actor_rollout_ref.rollout.multi_turn.tool_config_path"
+            ));
+        }
+        let Some(chat) = chat else { continue };
+        let schemas = if row.tools.is_empty() {
+            visible
+        } else {
+            row.tools.clone()
+        };
+        match chat.prompt_ids(&row.prompt, &schemas, true) {
+            Ok(ids) => lengths.push((row.place.row, ids.len())),
+            Err(error) => complaints.push(format!("{name}: {error}")),
+        }
+        if run.sample_prompt.is_none() {
+            run.sample_prompt = chat.render(&row.prompt, &schemas, true).ok();
+        }
+    }
+    let too_long: Vec<&(u64, usize)> = lengths
+        .iter()
+        .filter(|(_, length)| *length > limit)
+        .collect();
+    if let Some((row, length)) = too_long.first() {
+        let message = format!(
+            "{}: row {row}: the prompt has {length} tokens with its tools; data.max_prompt_length is {limit}",
+            path.display()
+        );
+        run.findings.push(if experiment.data.filter_overlong_prompts {
+            Finding::warning("data", format!("{message}; it and {} more will be left out", too_long.len() - 1))
+        } else {
+            Finding::error(
+                "data",
+                format!("{message}. Raise it, or set data.filter_overlong_prompts=true to leave such rows out"),
+            )
+        });
+    }
+    run.findings.extend(
+        few(complaints)
+            .into_iter()
+            .map(|message| Finding::error("data", message)),
+    );
+    run.files.push(FileFacts {
+        path: path.clone(),
+        rows: total,
+        rows_tried: rows.len() as u64,
+        prompt_tokens_min: lengths.iter().map(|(_, length)| *length).min(),
+        prompt_tokens_max: lengths.iter().map(|(_, length)| *length).max(),
+        rows_too_long: too_long.len() as u64,
+    });
+}
+
+fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut DryRun) {
+    // One thread is enough: scorers are quick, and the runtime is only there because they may wait.
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            run.findings.push(Finding::error(
+                "scorer",
+                format!("cannot start a runtime for scorers: {error}"),
+            ));
+            return;
+        }
+    };
+    let scorers = Scorers::new(experiment.reward.scorer);
+    for (data_source, rows) in tried {
+        let scorer = match scorers.for_source(data_source) {
+            Ok(scorer) => scorer,
+            Err(error) => {
+                run.findings
+                    .push(Finding::error("scorer", error.to_string()));
+                continue;
+            }
+        };
+        let mut complaints = Vec::new();
+        let (mut truth_sum, mut garbage_sum, mut count) = (0.0, 0.0, 0_u64);
+        for row in rows {
+            let name = format!("{}: row {}", row.place.path.display(), row.place.row);
+            let Some(truth) = row.reward_model.as_ref().map(|model| &model.ground_truth) else {
+                complaints.push(format!("{name}: reward_model.ground_truth is missing"));
+                continue;
+            };
+            let score = |answer: &str| -> Result<f64, ScoreError> {
+                let scored = score_within(
+                    scorer.clone(),
+                    transcript(row, truth, answer),
+                    scorers.timeout,
+                );
+                runtime.block_on(scored).map(|score| score.value)
+            };
+            let result = scorer.check(truth).and_then(|()| {
+                // GSM8K's strict form wants its marker; the others take the last number or the whole text.
+                let answers = [plain(truth), format!("#### {}", plain(truth))];
+                let best = answers
+                    .iter()
+                    .map(|answer| score(answer))
+                    .collect::<Result<Vec<_>, _>>()?;
+                Ok((
+                    best.into_iter().fold(f64::NEG_INFINITY, f64::max),
+                    score(GARBAGE)?,
+                ))
+            });
+            match result {
+                Ok((truth_score, garbage_score)) => {
+                    count += 1;
+                    truth_sum += truth_score;
+                    garbage_sum += garbage_score;
+                    if truth_score <= garbage_score {
+                        complaints.push(format!(
+                            "{name}: the ground truth {truth} itself scores {truth_score}, and nonsense {garbage_score}; \
+                             is reward.scorer right for this data?"
+                        ));
+                    }
+                }
+                Err(error) => {
+                    complaints.push(format!("{name}: reward_model.ground_truth: {error}"));
+                }
+            }
+        }
+        run.findings.extend(
+            few(complaints)
+                .into_iter()
+                .map(|message| Finding::error("scorer", message)),
+        );
+        if count > 0 {
+            run.scorers.push(ScorerFacts {
+                data_source: data_source.clone(),
+                scorer: scorer.name().to_owned(),
+                rows: count,
+                truth_score: truth_sum / count as f64,
+                garbage_score: garbage_sum / count as f64,
+            });
+        }
+    }
+}
+
+/// The text of a truth; of a list of acceptable ones, the first.
+fn plain(truth: &Value) -> String {
+    match truth {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.first().map(plain).unwrap_or_default(),
+        other => other.to_string(),
+    }
+}
+
+fn transcript(row: &Row, truth: &Value, answer: &str) -> Transcript {
+    let mut messages = row.prompt.clone();
+    messages.push(Message::new("assistant", answer));
+    Transcript {
+        data_source: row.data_source.clone(),
+        ground_truth: truth.clone(),
+        extra_info: Value::Object(row.extra_info.clone()),
+        model_turns: vec![answer.to_owned()],
+        messages,
+        prompt_messages: row.prompt.len(),
+        tool_rewards: BTreeMap::new(),
+    }
+}
+
+/// The first few, and how many more.
+fn few(mut complaints: Vec<String>) -> Vec<String> {
+    let more = complaints.len().saturating_sub(NAMED_ROWS);
+    complaints.truncate(NAMED_ROWS);
+    if more > 0
+        && let Some(last) = complaints.last_mut()
+    {
+        *last = format!("{last} (and {more} more like it)");
+    }
+    complaints
+}
