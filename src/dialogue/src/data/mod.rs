@@ -60,7 +60,7 @@ pub enum DataError {
     NoRow { path: PathBuf, row: u64, rows: u64 },
     #[error("no data files were given; set data.train_files to one or more Parquet files")]
     NoFiles,
-    #[error("the data set is empty: {files} have no rows")]
+    #[error("the data set is empty: no rows in {files}")]
     Empty { files: String },
     #[error(
         "no prompt is left: all {rows} rows of {files} are longer than data.max_prompt_length ({limit} tokens); the shortest has {shortest}"

@@ -209,7 +209,13 @@ fn read(run_dir: &RunDir) -> Result<(RunState, u64), Failure> {
 pub fn log_excerpt(run_dir: &RunDir, ending: &Ending) -> String {
     let path = run_dir.log_path();
     if ending.log_lines.is_empty() {
-        return format!("{} is empty", path.display());
+        let size = path.metadata().map_or(0, |metadata| metadata.len());
+        let what = if size == 0 {
+            "is empty"
+        } else {
+            "holds nothing but the metrics of its steps"
+        };
+        return format!("{} {what}", path.display());
     }
     let lines: Vec<String> = ending
         .log_lines

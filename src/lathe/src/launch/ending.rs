@@ -19,7 +19,7 @@ pub struct Ending {
     /// Of the process; None when a signal ended it.
     pub code: Option<i32>,
     pub signal: Option<i32>,
-    /// The end of `log.txt`, oldest first.
+    /// The end of `log.txt` without the metrics of steps, oldest first.
     pub log_lines: Vec<String>,
 }
 
@@ -88,7 +88,8 @@ fn signal_name(signal: i32) -> String {
     }
 }
 
-/// The last `count` lines of a file that may be huge or hold any bytes.
+/// The last `count` lines of a file that may be huge or hold any bytes, without those of the console logger: a thousand
+/// characters of metrics a step, which the summary tells better.
 pub fn last_lines(path: &Path, count: usize) -> io::Result<Vec<String>> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -98,9 +99,20 @@ pub fn last_lines(path: &Path, count: usize) -> io::Result<Vec<String>> {
     file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     // A first line that began before the window is cut, so it is left out.
-    let lines: Vec<&str> = text.lines().skip(usize::from(from > 0)).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .skip(usize::from(from > 0))
+        .filter(|line| !is_step_line(line))
+        .collect();
     let shown = &lines[lines.len().saturating_sub(count)..];
     Ok(shown.iter().map(|line| printable(line)).collect())
+}
+
+/// `step:12 - actor/entropy:…`
+fn is_step_line(line: &str) -> bool {
+    line.strip_prefix("step:")
+        .and_then(|rest| rest.split_once(" - "))
+        .is_some_and(|(step, _)| step.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Control characters (colours, cursor moves) of a library must not reach the terminal.
@@ -159,5 +171,17 @@ mod tests {
         std::fs::write(&path, b"\x1b[31mred\xff\n").unwrap();
         assert_eq!(last_lines(&path, 5).unwrap(), ["\u{fffd}[31mred\u{fffd}"]);
         assert!(last_lines(&folder.path().join("none"), 2).is_err());
+    }
+
+    #[test]
+    fn metrics_of_steps_do_not_push_the_reason_out_of_the_excerpt() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.txt");
+        let steps = "step:12 - actor/entropy:0.5\n".repeat(50);
+        std::fs::write(&path, format!("bad allocation\n{steps}step: odd - one\n")).unwrap();
+        assert_eq!(
+            last_lines(&path, 5).unwrap(),
+            ["bad allocation", "step: odd - one"]
+        );
     }
 }

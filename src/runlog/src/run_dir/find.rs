@@ -54,7 +54,8 @@ fn names(root: &Path) -> Result<Vec<String>, RunDirError> {
     Ok(names)
 }
 
-/// The run that a RUN argument names: a path, a full name, a unique prefix of an id (or name), or `latest`.
+/// The run that a RUN argument names: a path, a full name, a unique prefix of an id (or name), an experiment's
+/// name (its newest run), or `latest`.
 pub fn resolve(root: &Path, argument: &str) -> Result<RunDir, RunDirError> {
     let path = Path::new(argument);
     if argument.contains('/') || argument == "." || argument == ".." {
@@ -83,15 +84,30 @@ pub fn resolve(root: &Path, argument: &str) -> Result<RunDir, RunDirError> {
         .collect();
     match candidates.as_slice() {
         [] if path.join("run.json").exists() => RunDir::open(path),
-        [] => Err(RunDirError::NotFound {
-            argument: argument.to_owned(),
-            root: root.to_owned(),
-            nearest: names.first().cloned(),
-        }),
+        // Newest first, so the first of an experiment is the one that is meant.
+        [] => match names
+            .iter()
+            .find(|name| experiment_name(name) == Some(argument))
+        {
+            Some(name) => RunDir::open(&root.join(name)),
+            None => Err(RunDirError::NotFound {
+                argument: argument.to_owned(),
+                root: root.to_owned(),
+                nearest: names.first().cloned(),
+            }),
+        },
         [name] => RunDir::open(&root.join(name)),
         many => Err(RunDirError::Ambiguous {
             argument: argument.to_owned(),
             candidates: many.iter().map(|name| (*name).clone()).collect(),
         }),
     }
+}
+
+/// `sort-long` of `20261129-100000-sort-long-ab120000`.
+fn experiment_name(name: &str) -> Option<&str> {
+    let (_, rest) = name.split_once('-')?;
+    let (_, rest) = rest.split_once('-')?;
+    let (experiment, _) = rest.rsplit_once('-')?;
+    Some(experiment)
 }

@@ -106,7 +106,7 @@ fn the_list_is_newest_first_and_passes_over_what_is_no_run() {
 }
 
 #[test]
-fn a_run_is_found_by_path_name_unique_prefix_or_latest() {
+fn a_run_is_found_by_path_name_unique_prefix_experiment_or_latest() {
     let root = tempfile::tempdir().unwrap();
     for name in [
         "20261129-100000-sort-ab120000",
@@ -124,6 +124,8 @@ fn a_run_is_found_by_path_name_unique_prefix_or_latest() {
         ("ab12", "20261129-100000-sort-ab120000"),
         ("c", "20261129-120000-my-exp-cd000000"),
         ("20261129-11", "20261129-110000-sort-ab340000"),
+        ("my-exp", "20261129-120000-my-exp-cd000000"),
+        ("sort", "20261129-110000-sort-ab340000"),
         ("latest", "20261129-120000-my-exp-cd000000"),
     ] {
         assert_eq!(found(argument).unwrap(), name, "{argument}");
