@@ -103,6 +103,10 @@ fn curves(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
 /// `label   0.412 -> 0.934  ▁▂▄█  +0.522`
 fn curve(label: &str, values: &[f64], is_judged: bool, terminal: Terminal) -> String {
     let (first, last) = (values[0], values[values.len() - 1]);
+    if values.len() == 1 {
+        // From a number to itself would read as a change that failed to come.
+        return format!("  {label:LABEL_COLUMNS$}{:>8}", format::number(last));
+    }
     let arrow = terminal.glyph("→", "->");
     let span = format!(
         "{:>8} {arrow} {:<8}",
@@ -113,7 +117,7 @@ fn curve(label: &str, values: &[f64], is_judged: bool, terminal: Terminal) -> St
         "  {label:LABEL_COLUMNS$}{span}  {}",
         sparkline(values, SPARK_COLUMNS, terminal)
     );
-    if is_judged && values.len() > 1 {
+    if is_judged {
         let change = last - first;
         let role = if change > 0.0 { Role::Good } else { Role::Bad };
         let sign = if change > 0.0 { "+" } else { "" };

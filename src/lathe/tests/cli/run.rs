@@ -21,6 +21,36 @@ fn piped_output_is_a_line_per_step_and_a_summary() {
 }
 
 #[test]
+fn a_value_that_came_once_is_not_shown_as_a_change() {
+    let bench = Bench::new();
+    bench.trainer(&[
+        started(0),
+        eval(0, 0.41),
+        ended(RunStatus::Completed, 0, "", 0),
+    ]);
+    let ran = bench.run(["run", "toy.yaml"]);
+    assert!(
+        ran.stdout.contains("\n  val reward        0.410\n"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn an_experiment_without_a_name_is_called_after_its_file_also_in_the_trainers_copy() {
+    let bench = Bench::new();
+    bench.program("trainer", "exit 3");
+    let yaml = EXPERIMENT.replace("  experiment_name: toy\n", "");
+    fs::write(bench.path("first.yaml"), yaml).unwrap();
+    bench.run(["run", "first.yaml"]);
+    let copy = bench.run_dir().join("experiment.yaml");
+    let checked = bench
+        .run(["check", copy.to_str().unwrap(), "--json"])
+        .last_json();
+    assert_eq!(checked["effective"]["trainer"]["experiment_name"], "first");
+}
+
+#[test]
 fn verbose_prints_every_metric_of_a_step_in_the_form_of_verl() {
     let bench = Bench::new();
     bench.trainer(&learning());
