@@ -1,0 +1,243 @@
+//! The built programs together, as a user runs them: `lathe` starts the real `lathe-trainer` on the shipped experiments.
+//!
+//! Where the trainer was not built (a laptop without libtorch, `cargo test -p lathe`), each test says so and does nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// The repository: experiments name their data and models from there.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+fn trainer() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_BIN_EXE_lathe")).with_file_name("lathe-trainer");
+    if !path.is_file() {
+        eprintln!(
+            "skipped: {} is not built (cargo build --release --workspace)",
+            path.display()
+        );
+        return None;
+    }
+    Some(path)
+}
+
+fn lathe(runs: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lathe"));
+    command
+        .current_dir(ROOT)
+        .args(arguments)
+        .env("LATHE_RUNS", runs)
+        .env_remove("LATHE_TRAINER")
+        .stdin(Stdio::null());
+    command
+}
+
+/// The quickstart cut short: a few steps of a few dialogues.
+const SHORT: [&str; 6] = [
+    "data.train_batch_size=4",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+    "data.val_max_samples=16",
+    "trainer.test_freq=2",
+    "trainer.logger=[file,tensorboard,wandb]",
+    "trainer.device=cpu",
+];
+
+fn run(runs: &Path, more: &[&str]) -> Output {
+    let mut arguments = vec!["run", "experiments/quickstart.yaml"];
+    arguments.extend(SHORT);
+    arguments.extend(more);
+    lathe(runs, &arguments).output().expect("lathe starts")
+}
+
+fn last_object(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().last().unwrap_or_else(|| {
+        panic!(
+            "a last line; stderr: {}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+    });
+    serde_json::from_str(line).expect("one JSON object")
+}
+
+/// Waits until the one run below `runs` has trained a step, and gives its directory.
+fn wait_for_a_step(runs: &Path, child: &mut Child) -> PathBuf {
+    let started = Instant::now();
+    loop {
+        assert!(
+            started.elapsed() < Duration::from_secs(120),
+            "a step is trained in two minutes"
+        );
+        assert!(
+            child.try_wait().expect("a child of ours").is_none(),
+            "lathe runs until it is stopped"
+        );
+        let trained = fs::read_dir(runs)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find(|path| {
+                fs::read_to_string(path.join("events.jsonl"))
+                    .is_ok_and(|log| log.contains("\"step_ended\""))
+            });
+        if let Some(path) = trained {
+            return path;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn pid_of(run: &Path) -> Pid {
+    let info: Value = serde_json::from_str(
+        &fs::read_to_string(run.join("run.json")).expect("a run has run.json"),
+    )
+    .expect("JSON");
+    let pid = info["pid"].as_i64().expect("a pid");
+    Pid::from_raw(i32::try_from(pid).expect("a pid fits")).expect("not 0")
+}
+
+#[test]
+fn a_run_leaves_a_summary_a_checkpoint_rollouts_and_the_other_trackers_logs() {
+    if trainer().is_none() {
+        return;
+    }
+    let runs = tempfile::tempdir().expect("a temporary directory");
+    let output = run(runs.path(), &["trainer.total_training_steps=3", "--json"]);
+    let last = last_object(&output);
+    assert_eq!(output.status.code(), Some(0), "{last}");
+    let summary = &last["summary"];
+    for key in [
+        "val_reward_first",
+        "val_reward_last",
+        "wall_s",
+        "overlap_frac",
+        "sync_blocked_ms_p95",
+    ] {
+        assert!(summary[key].is_f64(), "{key} of {summary}");
+    }
+    assert_eq!(summary["steps"], 3);
+    assert_eq!(summary["syncs"], 3);
+    assert_eq!(summary["syncs_unverified"], 0);
+    let run_dir = PathBuf::from(last["run_dir"].as_str().expect("a path"));
+    for part in [
+        "events.jsonl",
+        "experiment.yaml",
+        "run.json",
+        "log.txt",
+        "rollouts/step-000003.parquet",
+        "checkpoints/step-000003/config.json",
+        "checkpoints/step-000003/model.safetensors",
+        "checkpoints/step-000003/tokenizer.json",
+        "checkpoints/step-000003/actor_optimizer.safetensors",
+        "checkpoints/step-000003/manifest.json",
+        "wandb",
+    ] {
+        assert!(
+            run_dir.join(part).exists(),
+            "{part} in {}",
+            run_dir.display()
+        );
+    }
+
+    // The checkpoint is a model to start from.
+    let model = format!(
+        "actor_rollout_ref.model.path={}",
+        run_dir.join("checkpoints/step-000003").display()
+    );
+    let again = run(runs.path(), &["trainer.val_only=true", &model, "--json"]);
+    let again = last_object(&again);
+    assert_eq!(again["exit_code"], 0, "{again}");
+    assert!(again["summary"]["val_reward_first"].is_f64(), "{again}");
+}
+
+#[test]
+fn ctrl_c_once_saves_a_checkpoint_and_ends_with_code_130() {
+    if trainer().is_none() {
+        return;
+    }
+    let runs = tempfile::tempdir().expect("a temporary directory");
+    let mut arguments = vec!["run", "experiments/quickstart.yaml"];
+    arguments.extend(SHORT);
+    let mut child = lathe(runs.path(), &arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("lathe starts");
+    let run = wait_for_a_step(runs.path(), &mut child);
+    kill_process(
+        Pid::from_raw(child.id() as i32).expect("not 0"),
+        Signal::INT,
+    )
+    .expect("a child of ours");
+    let status = child.wait().expect("a child of ours");
+    assert_eq!(status.code(), Some(130));
+    let saved = fs::read_dir(run.join("checkpoints"))
+        .expect("checkpoints were written")
+        .count();
+    assert_eq!(saved, 1, "one whole checkpoint and nothing half-written");
+    let log = fs::read_to_string(run.join("events.jsonl")).expect("a log");
+    assert!(log.contains("\"status\":\"stopped\""));
+}
+
+#[test]
+fn a_killed_trainer_leaves_a_log_that_still_reads_and_a_run_presumed_dead() {
+    if trainer().is_none() {
+        return;
+    }
+    let runs = tempfile::tempdir().expect("a temporary directory");
+    let mut arguments = vec!["run", "experiments/quickstart.yaml"];
+    arguments.extend(SHORT);
+    let mut child = lathe(runs.path(), &arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("lathe starts");
+    let run = wait_for_a_step(runs.path(), &mut child);
+    kill_process(pid_of(&run), Signal::KILL).expect("our trainer");
+    assert_eq!(child.wait().expect("a child of ours").code(), Some(4));
+    let shown = lathe(runs.path(), &["runs", "show", "latest", "--json"])
+        .output()
+        .expect("lathe starts");
+    let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    let text = shown.to_string();
+    assert!(text.contains("died"), "{text}");
+    assert!(
+        shown["summary"]["steps"]
+            .as_u64()
+            .is_some_and(|steps| steps >= 1),
+        "what was trained is there: {text}"
+    );
+}
+
+#[test]
+fn a_second_trainer_on_a_run_in_progress_is_refused_with_code_5() {
+    let Some(trainer) = trainer() else { return };
+    let runs = tempfile::tempdir().expect("a temporary directory");
+    let mut arguments = vec!["run", "experiments/quickstart.yaml"];
+    arguments.extend(SHORT);
+    let mut child = lathe(runs.path(), &arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("lathe starts");
+    let run = wait_for_a_step(runs.path(), &mut child);
+    let second = Command::new(trainer)
+        .current_dir(ROOT)
+        .args(["run", "--run-dir"])
+        .arg(&run)
+        .output()
+        .expect("the trainer starts");
+    assert_eq!(second.status.code(), Some(5));
+    let first = pid_of(&run);
+    let message = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(
+        message.contains(&first.as_raw_nonzero().to_string()),
+        "it names the first one's pid: {message}"
+    );
+    kill_process(first, Signal::KILL).expect("our trainer");
+    child.wait().expect("a child of ours");
+}
