@@ -40,6 +40,10 @@ audit: _cargo-deny
 # check, test and audit: all that a change must pass
 ci: check test audit
 
+# CPU seconds of a training step, weight sync against memcpy; beside TRL where LATHE_PEERS names its Python (see src/trainer/benches/step/)
+bench *WORDS: libtorch
+    cargo bench --workspace --bench step -- {{WORDS}}
+
 # build both programs into target/release/
 build: libtorch
     cargo build --release --workspace
