@@ -318,7 +318,7 @@ const INERT: &[(&str, &str)] = &[
     ),
     (
         "*optim.zero_indexed_step",
-        "the warm-up's first step already learns: it starts at 1/warm-up, not at 0",
+        "as its default true says: the warm-up's first step has a learning rate of 0",
     ),
     // Actor, reference, critic.
     ("actor_rollout_ref.actor.tau_*", OTHER_LOSS),

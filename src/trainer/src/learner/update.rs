@@ -294,8 +294,10 @@ impl Learner {
             .map(|row| row as i64)
             .collect();
         let rows = Tensor::from_slice(&rows).to_device(self.device);
+        let longest = f64::from(self.experiment.data.max_response_length);
         let counts = GlobalCounts {
-            loss_scale_factor,
+            // Not the width of the batch, which changes from step to step and with it the scale of the gradient.
+            loss_scale_factor: Some(loss_scale_factor.unwrap_or(longest)),
             ..GlobalCounts::default()
         };
         Ok(Denominators::new(
