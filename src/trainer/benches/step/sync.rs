@@ -123,8 +123,8 @@ pub fn measure() -> anyhow::Result<Sync> {
                 tokio::task::yield_now().await;
             }
             let report = receiver.accept(&handle, delivery).await?;
-            // Only that they were under way matters.
-            generation.abort();
+            // The engine must be idle while the next copies are timed.
+            generation.await??;
             anyhow::Ok(report)
         })?;
         blocked_ms_most = blocked_ms_most.max(report.blocked_ms);
