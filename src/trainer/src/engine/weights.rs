@@ -6,6 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::model::config::ModelConfig;
 use crate::model::parameters::Parameters;
+use crate::torch_ext;
 
 /// A matrix \[out, in\] and perhaps a bias \[out\].
 #[derive(Debug)]
@@ -114,7 +115,14 @@ impl WeightBuffer {
             assert_eq!(views.len(), parameters.len(), "both sides hold one model");
             for ((name, mut view), (from_name, from)) in views.into_iter().zip(parameters.iter()) {
                 assert_eq!(name, from_name, "both sides list tensors in one order");
-                view.copy_(from);
+                assert_eq!(
+                    view.size(),
+                    from.size(),
+                    "one shape of {name} on both sides"
+                );
+                if !torch_ext::copy_bytes(&view, from) {
+                    view.copy_(from);
+                }
                 bytes += (view.numel() * view.kind().elt_size_in_bytes()) as u64;
             }
             bytes
