@@ -5,6 +5,7 @@ mod cli;
 mod headless;
 mod launch;
 mod terminal;
+mod tui;
 
 use std::process::ExitCode;
 

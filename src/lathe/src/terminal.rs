@@ -16,6 +16,8 @@ pub struct Terminal {
     pub color: bool,
     /// Standard error may carry colour.
     pub color_stderr: bool,
+    /// `--plain`: lines only, whatever the terminal can do.
+    pub plain: bool,
 }
 
 impl Terminal {
@@ -45,13 +47,14 @@ impl Terminal {
             unicode: utf8 && !dumb,
             color: to_screen && color_wanted,
             color_stderr: errors_to_screen && color_wanted,
+            plain: false,
         }
     }
 
     /// A person watches both outputs, on a terminal that can move its cursor.
     pub fn is_interactive(self) -> bool {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        self.to_screen && self.errors_to_screen && !dumb
+        self.to_screen && self.errors_to_screen && !dumb && !self.plain
     }
 
     /// For standard output.

@@ -153,3 +153,14 @@ impl Node {
         }
     }
 }
+
+/// Reads a typed value from YAML text: for small files of our own, such as themes and settings. The reason names line and
+/// column.
+pub fn from_text<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_yaml::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Writes a typed value as YAML text.
+pub fn to_text<T: serde::Serialize>(value: &T) -> Result<String, String> {
+    serde_yaml::to_string(value).map_err(|error| error.to_string())
+}

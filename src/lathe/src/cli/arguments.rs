@@ -34,12 +34,57 @@ pub struct Cli {
     #[arg(short = 'V', long)]
     pub version: bool,
 
+    #[command(flatten)]
+    pub workbench: WorkbenchArguments,
+
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
+/// How the workbench looks and what it may do.
+#[derive(Debug, Clone, Args)]
+pub struct WorkbenchArguments {
+    /// Print facts line by line instead of opening the workbench
+    #[arg(long, global = true)]
+    pub plain: bool,
+    /// Change nothing: no run, no file
+    #[arg(long, global = true)]
+    pub read_only: bool,
+    /// Theme: dark, light, high-contrast, colorblind-dark, colorblind-light, mono, or one of yours
+    #[arg(long, global = true, value_name = "NAME")]
+    pub theme: Option<String>,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Open the workbench on one run
+    Watch {
+        /// A path, a name, the start of an id, or `latest`
+        run: OsString,
+        #[command(flatten)]
+        place: RunsPlace,
+    },
+    /// Open the workbench on a run as it was, on one time cursor
+    Replay {
+        /// A path, a name, the start of an id, or `latest`
+        run: OsString,
+        /// How many times as fast as it happened, 1 to 1000
+        #[arg(long, default_value_t = 10.0, value_parser = speed)]
+        speed: f64,
+        /// Start where this step began
+        #[arg(long, value_name = "STEP")]
+        from: Option<u64>,
+        #[command(flatten)]
+        place: RunsPlace,
+    },
+    /// List the workbench's actions with their keys and ids
+    Bindings {
+        /// Only actions whose words contain this
+        filter: Option<String>,
+        /// As Markdown tables
+        #[arg(long)]
+        markdown: bool,
+    },
     /// Train an experiment and watch it
     Run(RunArguments),
     /// Warm a model up on demonstrations (supervised)
@@ -98,8 +143,15 @@ pub enum Command {
     },
 }
 
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (1.0..=1000.0).contains(&speed) => Ok(speed),
+        _ => Err("expected a number from 1 to 1000".to_owned()),
+    }
+}
+
 /// Where runs lie.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct RunsPlace {
     #[arg(
         long,
@@ -115,9 +167,6 @@ pub struct Form {
     /// JSON lines; the last one is the summary
     #[arg(long, conflicts_with = "plain")]
     pub json: bool,
-    /// A line per step, also on a terminal
-    #[arg(long)]
-    pub plain: bool,
     /// Every metric of each step, in verl's console form; implies --plain
     #[arg(long, conflicts_with = "json")]
     pub verbose: bool,

@@ -1,7 +1,7 @@
 //! The command line: what can be said, and which function answers. Commands print to `Output` and give an exit code.
 //!
 //! ```text
-//!  arguments ─► Cli (clap) ─► cli::{run, check, data, runs, keys, metrics} ─► exit code of runlog::exit_code
+//!  arguments ─► Cli (clap) ─► cli::{workbench, run, check, data, runs, keys, metrics} ─► exit code of runlog::exit_code
 //! ```
 //! Expected failures are [`Failure`] values with their exit code; only `main` prints them.
 
@@ -16,6 +16,7 @@ mod output;
 mod report;
 mod run;
 mod runs;
+mod workbench;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -33,17 +34,26 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
     if cli.version {
         return version(out);
     }
+    let terminal = Terminal {
+        plain: cli.workbench.plain,
+        ..terminal
+    };
     let Some(command) = cli.command else {
-        // The workbench will open here. Until then: say what there is.
-        let help = Cli::command().render_help();
-        if terminal.color_stderr {
-            eprint!("{}", help.ansi());
-        } else {
-            eprint!("{help}");
-        }
-        return Ok(exit_code::USAGE);
+        return workbench::project(&cli.workbench, out, terminal);
     };
     match command {
+        Command::Watch { run, place } => {
+            workbench::watch(&run, &place, &cli.workbench, out, terminal)
+        }
+        Command::Replay {
+            run,
+            speed,
+            from,
+            place,
+        } => workbench::replay(&run, &place, (from, speed), &cli.workbench, terminal),
+        Command::Bindings { filter, markdown } => {
+            workbench::bindings(filter.as_deref(), markdown, out, terminal)
+        }
         Command::Run(arguments) => run::run(Job::Run, &arguments, out, terminal),
         Command::Sft(arguments) => run::run(Job::Sft, &arguments, out, terminal),
         Command::Check(arguments) => check::check(&arguments, out, terminal),

@@ -140,7 +140,7 @@ fn watch(
 ) -> Result<Followed, Failure> {
     let result = if form.json {
         follow(&mut JsonView::new(out))
-    } else if form.plain || form.verbose || !terminal.is_interactive() {
+    } else if form.verbose || !terminal.is_interactive() {
         eprintln!("run {}", run_dir.path().display());
         follow(&mut PlainView::new(out, form.verbose))
     } else {

@@ -1,0 +1,118 @@
+//! `lathe`, `lathe watch`, `lathe replay`: the workbench on the project or on one run; and its table of keys.
+
+use std::ffi::OsStr;
+
+use runlog::exit_code;
+
+use super::arguments::{Form, RunsArguments, RunsPlace, WorkbenchArguments};
+use super::{Failure, Output, run, runs};
+use crate::terminal::{Role, Terminal};
+use crate::tui::{self, Options, bindings};
+
+/// On the project: the list of runs first. With `--plain`: the list, printed.
+pub fn project(
+    arguments: &WorkbenchArguments,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    let place = RunsPlace::default();
+    if terminal.plain {
+        let arguments = RunsArguments {
+            command: None,
+            place,
+            json: false,
+        };
+        return runs::runs(&arguments, out, terminal);
+    }
+    tui::open(options(arguments, &place), terminal)
+}
+
+/// On one run, at its newest step. With `--plain`: a line a step, as `lathe follow` prints.
+pub fn watch(
+    argument: &OsStr,
+    place: &RunsPlace,
+    arguments: &WorkbenchArguments,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    if terminal.plain {
+        let form = Form {
+            json: false,
+            verbose: false,
+        };
+        return run::follow(argument, place, form, out, terminal);
+    }
+    let run_dir = runs::find(place, argument)?;
+    tui::open(
+        Options {
+            run: Some(run_dir.path().to_owned()),
+            ..options(arguments, place)
+        },
+        terminal,
+    )
+}
+
+/// On one run as it was; `(from_step, speed)`.
+pub fn replay(
+    argument: &OsStr,
+    place: &RunsPlace,
+    start: (Option<u64>, f64),
+    arguments: &WorkbenchArguments,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    let run_dir = runs::find(place, argument)?;
+    tui::open(
+        Options {
+            run: Some(run_dir.path().to_owned()),
+            replay: Some(start),
+            ..options(arguments, place)
+        },
+        terminal,
+    )
+}
+
+fn options(arguments: &WorkbenchArguments, place: &RunsPlace) -> Options {
+    Options {
+        runs_roots: vec![run::root(place)],
+        theme: arguments.theme.clone(),
+        is_read_only: arguments.read_only,
+        ..Options::default()
+    }
+}
+
+/// Prints the table of bindings.
+pub fn bindings(
+    filter: Option<&str>,
+    markdown: bool,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    if markdown {
+        out.line(bindings::markdown().trim_end())?;
+        return Ok(exit_code::OK);
+    }
+    let fits = |text: &str| {
+        filter.is_none_or(|filter| text.to_lowercase().contains(&filter.to_lowercase()))
+    };
+    let rows: Vec<_> = bindings::all()
+        .iter()
+        .filter(|row| fits(row.id) || fits(row.help) || fits(row.context.title()))
+        .collect();
+    if rows.is_empty() {
+        return Err(Failure::usage(format!(
+            "no action has `{}` in its words",
+            filter.unwrap_or_default()
+        )));
+    }
+    let mut context = None;
+    for row in rows {
+        if context != Some(row.context) {
+            context = Some(row.context);
+            out.line(&terminal.paint(Role::Strong, row.context.title()))?;
+        }
+        let keys = row.keys.join(" or ");
+        let id = terminal.paint(Role::Muted, row.id);
+        out.line(&format!("  {keys:<20} {}  {id}", row.help))?;
+    }
+    Ok(exit_code::OK)
+}

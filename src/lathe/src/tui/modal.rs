@@ -1,0 +1,361 @@
+//! What stands over the page and takes the keys: help, palette, confirmation, one line of input, a problem.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
+use nucleo_matcher::{Config, Matcher};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Flex, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
+
+use super::action::Command;
+use super::bindings::{self, Binding, Context};
+use super::pages::PageId;
+use super::shared::{Problem, Shared};
+use super::theme::Role;
+use super::widgets::field::{Field, Outcome};
+use super::widgets::list::{ListState, Move};
+use super::widgets::{empty, text};
+
+#[derive(Debug)]
+pub enum Modal {
+    Help(Help),
+    Palette(Palette),
+    Confirm(Confirm),
+    Problem(Problem),
+}
+
+/// What a key did to the modal.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    Stay,
+    Close,
+    /// Close, then do this.
+    Run(Command),
+}
+
+/// A question whose yes is a key of its own, never the one that asked; everything else cancels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confirm {
+    /// `Delete 2 runs?`
+    pub title: String,
+    /// The objects by name, and what cannot be undone.
+    pub body: String,
+    /// The key that says yes.
+    pub yes: char,
+    /// `delete them`
+    pub yes_label: String,
+    pub command: Command,
+}
+
+#[derive(Debug, Default)]
+pub struct Help {
+    page: Option<PageId>,
+    scroll: usize,
+}
+
+impl Help {
+    pub fn new(page: PageId) -> Self {
+        Self {
+            page: Some(page),
+            scroll: 0,
+        }
+    }
+
+    /// This page's bindings, then the global ones: `None` is a heading or a gap.
+    fn rows(&self) -> Vec<(Context, Option<&'static Binding>)> {
+        let contexts = self
+            .page
+            .map(Context::Page)
+            .into_iter()
+            .chain([Context::Global]);
+        contexts
+            .flat_map(|context| {
+                let rows = bindings::all()
+                    .iter()
+                    .filter(move |binding| binding.context == context)
+                    .map(move |binding| (context, Some(binding)));
+                std::iter::once((context, None)).chain(rows)
+            })
+            .collect()
+    }
+}
+
+/// Every action, searched fuzzily.
+#[derive(Debug, Default)]
+pub struct Palette {
+    field: Field,
+    list: ListState,
+}
+
+impl Palette {
+    /// Best matches first; the table's order when nothing is typed, this page's actions before the others'.
+    pub fn matches(&self, page: PageId) -> Vec<&'static Binding> {
+        let here = |binding: &Binding| match binding.context {
+            Context::Page(of) if of == page => 0,
+            Context::Global => 1,
+            Context::Page(_) => 2,
+        };
+        let mut found: Vec<(&Binding, u32)> = if self.field.is_empty() {
+            bindings::all().iter().map(|binding| (binding, 0)).collect()
+        } else {
+            let mut matcher = Matcher::new(Config::DEFAULT);
+            let pattern =
+                Pattern::parse(self.field.text(), CaseMatching::Smart, Normalization::Smart);
+            let mut buffer = Vec::new();
+            bindings::all()
+                .iter()
+                .filter_map(|binding| {
+                    let text = format!("{} {}", binding.help, binding.id);
+                    let haystack = nucleo_matcher::Utf32Str::new(&text, &mut buffer);
+                    Some((binding, pattern.score(haystack, &mut matcher)?))
+                })
+                .collect()
+        };
+        found.sort_by_key(|(binding, score)| (std::cmp::Reverse(*score), here(binding)));
+        found.into_iter().map(|(binding, _)| binding).collect()
+    }
+}
+
+impl Modal {
+    pub fn key(&mut self, key: KeyEvent, page: PageId) -> Answer {
+        match self {
+            Self::Help(help) => {
+                let most = help.rows().len().saturating_sub(1);
+                match key.code {
+                    KeyCode::Char('j') | KeyCode::Down => help.scroll = (help.scroll + 1).min(most),
+                    KeyCode::Char('k') | KeyCode::Up => {
+                        help.scroll = help.scroll.saturating_sub(1);
+                    }
+                    KeyCode::PageDown | KeyCode::Char(' ' | 'd') => {
+                        help.scroll = (help.scroll + 10).min(most);
+                    }
+                    KeyCode::PageUp | KeyCode::Char('u') => {
+                        help.scroll = help.scroll.saturating_sub(10);
+                    }
+                    KeyCode::Home | KeyCode::Char('g') => help.scroll = 0,
+                    KeyCode::End | KeyCode::Char('G') => help.scroll = most,
+                    _ => return Answer::Close,
+                }
+                Answer::Stay
+            }
+            Self::Palette(palette) => {
+                let control = key.modifiers.contains(KeyModifiers::CONTROL);
+                let length = palette.matches(page).len();
+                match key.code {
+                    KeyCode::Down => palette.list.go(Move::Down, length, 10),
+                    KeyCode::Up => palette.list.go(Move::Up, length, 10),
+                    KeyCode::Char('n') if control => palette.list.go(Move::Down, length, 10),
+                    KeyCode::Char('p') if control => palette.list.go(Move::Up, length, 10),
+                    KeyCode::PageDown => palette.list.go(Move::PageDown, length, 10),
+                    KeyCode::PageUp => palette.list.go(Move::PageUp, length, 10),
+                    _ => match palette.field.key(key) {
+                        Outcome::Cancelled => return Answer::Close,
+                        Outcome::Accepted => {
+                            let found = palette.matches(page);
+                            return match found.get(palette.list.selected(found.len())) {
+                                Some(binding) => Answer::Run(binding.command),
+                                None => Answer::Close,
+                            };
+                        }
+                        Outcome::Changed => palette.list.select(0),
+                        Outcome::Kept | Outcome::Unused => {}
+                    },
+                }
+                Answer::Stay
+            }
+            Self::Confirm(confirm) => {
+                if key.code == KeyCode::Char(confirm.yes) && key.modifiers.is_empty() {
+                    Answer::Run(confirm.command)
+                } else {
+                    Answer::Close
+                }
+            }
+            Self::Problem(_) => Answer::Close,
+        }
+    }
+
+    pub fn paste(&mut self, pasted: &str) {
+        if let Self::Palette(palette) = self {
+            palette.field.paste(pasted);
+            palette.list.select(0);
+        }
+    }
+
+    pub fn draw(&self, shared: &Shared, page: PageId, frame: &mut Frame<'_>, area: Rect) {
+        match self {
+            Self::Help(help) => draw_help(help, shared, frame, area),
+            Self::Palette(palette) => draw_palette(palette, shared, page, frame, area),
+            Self::Confirm(confirm) => {
+                let hint = format!(
+                    "{} {}    any other key: cancel",
+                    confirm.yes, confirm.yes_label
+                );
+                let body = format!("{}\n\n{hint}", confirm.body);
+                boxed_text(shared, frame, area, &confirm.title, &body, Role::Caution);
+            }
+            Self::Problem(problem) => {
+                let inner = boxed(shared, frame, middle(area, 70, 12), " Problem ", Role::Bad);
+                empty::problem(shared, frame, inner, problem);
+            }
+        }
+    }
+}
+
+fn draw_help(help: &Help, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
+    let inner = boxed(
+        shared,
+        frame,
+        middle(area, 86, area.height),
+        " Keys (j k to scroll, any other key closes) ",
+        Role::Focus,
+    );
+    let rows = help.rows();
+    // Clamped here: the window may have grown since the last key.
+    let top = help
+        .scroll
+        .min(rows.len().saturating_sub(usize::from(inner.height)));
+    let lines: Vec<Line<'_>> = rows
+        .iter()
+        .skip(top)
+        .take(usize::from(inner.height))
+        .map(|(context, row)| match row {
+            None => Line::styled(context.title(), shared.style(Role::Title)),
+            Some(binding) => {
+                let keys = shared.keymap.keys_of(binding).join(" or ");
+                Line::from(vec![
+                    Span::styled(
+                        text::pad(&format!("  {keys}"), 24, shared.glyphs.unicode),
+                        shared.style(Role::Accent),
+                    ),
+                    Span::raw(binding.help),
+                ])
+            }
+        })
+        .collect();
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn draw_palette(
+    palette: &Palette,
+    shared: &Shared,
+    page: PageId,
+    frame: &mut Frame<'_>,
+    area: Rect,
+) {
+    let height = area.height.saturating_sub(2).min(18);
+    let inner = boxed(
+        shared,
+        frame,
+        middle(area, 78, height),
+        " Actions (type to search, enter does it) ",
+        Role::Focus,
+    );
+    if inner.height < 2 {
+        return;
+    }
+    let [line, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(inner);
+    palette.field.draw(
+        frame,
+        line,
+        ": ",
+        (shared.style(Role::Accent), shared.style(Role::Text)),
+        true,
+    );
+    let found = palette.matches(page);
+    if found.is_empty() {
+        empty::draw(shared, frame, rest, "No such action", "");
+        return;
+    }
+    let visible = usize::from(rest.height);
+    let selected = palette.list.selected(found.len());
+    let unicode = shared.glyphs.unicode;
+    let keys_width = 12;
+    let lines: Vec<Line<'_>> = palette
+        .list
+        .window(found.len(), visible)
+        .map(|row| {
+            let binding = found[row];
+            let keys = shared
+                .keymap
+                .keys_of(binding)
+                .first()
+                .cloned()
+                .unwrap_or_default();
+            let mark = if row == selected { "> " } else { "  " };
+            let help_width = usize::from(rest.width).saturating_sub(keys_width + 12);
+            let line = Line::from(vec![
+                Span::raw(mark),
+                Span::raw(text::pad(binding.help, help_width, unicode)),
+                Span::styled(
+                    text::pad(binding.context.title(), 10, unicode),
+                    shared.style(Role::Muted),
+                ),
+                Span::styled(
+                    text::pad_left(&keys, keys_width, unicode),
+                    shared.style(Role::Accent),
+                ),
+            ]);
+            if row == selected {
+                line.style(shared.style(Role::Selection))
+            } else {
+                line
+            }
+        })
+        .collect();
+    frame.render_widget(Paragraph::new(lines), rest);
+}
+
+/// A rectangle in the middle, at most as large as asked.
+pub fn middle(area: Rect, width: u16, height: u16) -> Rect {
+    let [row] = Layout::vertical([Constraint::Length(height.min(area.height))])
+        .flex(Flex::Center)
+        .areas(area);
+    let [cell] = Layout::horizontal([Constraint::Length(width.min(area.width))])
+        .flex(Flex::Center)
+        .areas(row);
+    cell
+}
+
+/// Clears `area`, draws a frame with a title, gives the room inside.
+pub fn boxed(
+    shared: &Shared,
+    frame: &mut Frame<'_>,
+    area: Rect,
+    title: &str,
+    border: Role,
+) -> Rect {
+    frame.render_widget(Clear, area);
+    let block = super::widgets::frame::block(shared, title, border);
+    let inner = block.inner(area);
+    frame.render_widget(block.style(shared.style(Role::Text)), area);
+    inner
+}
+
+fn boxed_text(
+    shared: &Shared,
+    frame: &mut Frame<'_>,
+    area: Rect,
+    title: &str,
+    body: &str,
+    border: Role,
+) {
+    let width = area.width.saturating_sub(2).min(70);
+    let rows: usize = body
+        .lines()
+        .map(|line| {
+            text::width(line)
+                .div_ceil(usize::from(width.saturating_sub(4).max(1)))
+                .max(1)
+        })
+        .sum();
+    let place = middle(area, width, (rows as u16).saturating_add(2));
+    let inner = boxed(shared, frame, place, &format!(" {title} "), border);
+    let padded = Block::default()
+        .padding(ratatui::widgets::Padding::horizontal(1))
+        .inner(inner);
+    frame.render_widget(
+        Paragraph::new(body.to_owned()).wrap(Wrap { trim: false }),
+        padded,
+    );
+}

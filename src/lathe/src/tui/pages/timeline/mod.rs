@@ -1,0 +1,44 @@
+//! Lanes of work over time: who waits for whom, and the share of each in a step.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+
+use super::{Input, Page, PageId};
+use crate::tui::action::{self, Effect};
+use crate::tui::bindings::{Binding, Context, bind};
+use crate::tui::shared::Shared;
+use crate::tui::widgets::empty;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    Top,
+}
+
+/// Answers to this page's jobs.
+#[derive(Debug)]
+pub enum Message {}
+
+const HERE: Context = Context::Page(PageId::Timeline);
+
+#[rustfmt::skip]
+pub const BINDINGS: &[Binding] = &[
+    bind("timeline.top", &["g g", "home"], HERE, action::Command::Timeline(Command::Top), "first line", ""),
+];
+
+#[derive(Debug, Default)]
+pub struct Timeline {
+    scroll: usize,
+}
+
+impl Page for Timeline {
+    fn update(&mut self, input: Input<'_>, _shared: &mut Shared) -> Vec<Effect> {
+        if let Input::Command(action::Command::Timeline(Command::Top)) = input {
+            self.scroll = 0;
+        }
+        Vec::new()
+    }
+
+    fn draw(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
+        empty::draw(shared, frame, area, "This page is being built", "");
+    }
+}

@@ -1,0 +1,310 @@
+//! What all pages see: the runs, those that are open, the chosen step, the theme, the clock. Pages change it only in `update`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use ratatui::style::Style;
+use runlog::RunState;
+use runlog::run_dir::{RunDir, RunInfo};
+use runlog::state::Glance;
+
+use super::keymap::Keymap;
+use super::modal::Confirm;
+use super::pages::PageId;
+use super::settings::{PageState, Settings};
+use super::theme::{Role, Theme};
+
+/// A run's identity: its directory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunKey(Arc<Path>);
+
+impl RunKey {
+    pub fn new(path: &Path) -> Self {
+        Self(path.into())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The directory's name.
+    pub fn name(&self) -> String {
+        self.0.file_name().map_or_else(
+            || self.to_string(),
+            |name| name.to_string_lossy().into_owned(),
+        )
+    }
+}
+
+impl fmt::Display for RunKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.display())
+    }
+}
+
+/// A row of the list of runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunEntry {
+    pub key: RunKey,
+    pub info: RunInfo,
+    /// None: its log cannot be read; see `problem`.
+    pub glance: Option<Glance>,
+    pub problem: Option<String>,
+}
+
+impl RunEntry {
+    /// `running`, `finished`, `stopped`, `failed`, `dead`, or `unreadable`.
+    pub fn state_word(&self) -> &'static str {
+        self.glance
+            .as_ref()
+            .map_or("unreadable", |glance| glance.liveness.word())
+    }
+}
+
+/// Every run found, newest first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunList {
+    pub entries: Vec<RunEntry>,
+    /// Directories that are runs but cannot be opened, with the reason.
+    pub unreadable: Vec<String>,
+    /// The list itself could not be read.
+    pub problem: Option<String>,
+    /// It was read at least once.
+    pub is_read: bool,
+}
+
+impl RunList {
+    pub fn find(&self, key: &RunKey) -> Option<&RunEntry> {
+        self.entries.iter().find(|entry| entry.key == *key)
+    }
+}
+
+/// A run whose events are folded here.
+#[derive(Debug)]
+pub struct OpenRun {
+    pub key: RunKey,
+    /// None until `run.json` was read with the list, or for a run outside of it.
+    pub info: Option<RunInfo>,
+    pub state: RunState,
+    /// All that the log held when it was opened has been folded.
+    pub is_caught_up: bool,
+    pub bad_lines: u64,
+    /// It was deleted, or can no longer be read.
+    pub problem: Option<Problem>,
+}
+
+impl OpenRun {
+    pub fn new(key: RunKey) -> Self {
+        let info = RunDir::open(key.path())
+            .ok()
+            .map(|run_dir| run_dir.info().clone());
+        Self {
+            key,
+            info,
+            state: RunState::default(),
+            is_caught_up: false,
+            bad_lines: 0,
+            problem: None,
+        }
+    }
+}
+
+/// The one time cursor of a replay.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Replay {
+    pub key: RunKey,
+    pub at_ms: f64,
+    /// Zero until the log was read.
+    pub length_ms: f64,
+    pub speed: f64,
+    pub is_playing: bool,
+    pub marks_ms: Vec<f64>,
+    pub steps_ms: Vec<(u64, f64)>,
+}
+
+/// What cannot be done, why, and which key or command helps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub title: String,
+    pub detail: String,
+    /// `press r to try again`; may be empty.
+    pub help: String,
+}
+
+impl Problem {
+    pub fn new(
+        title: impl Into<String>,
+        detail: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            detail: detail.into(),
+            help: help.into(),
+        }
+    }
+}
+
+/// A line of the status bar, until the next key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub text: String,
+    pub role: Role,
+}
+
+impl Notice {
+    pub fn good(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            role: Role::Good,
+        }
+    }
+
+    pub fn caution(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            role: Role::Caution,
+        }
+    }
+
+    pub fn bad(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            role: Role::Bad,
+        }
+    }
+}
+
+/// How marks and lines are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Glyphs {
+    pub unicode: bool,
+    pub plot: PlotMarks,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlotMarks {
+    Braille,
+    Octant,
+    Block,
+    Dot,
+    Ascii,
+}
+
+impl Glyphs {
+    /// `unicode` where it can be shown, else `ascii`.
+    pub fn pick(self, unicode: &'static str, ascii: &'static str) -> &'static str {
+        if self.unicode { unicode } else { ascii }
+    }
+}
+
+/// Where the project's files are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Project {
+    /// Where `lathe` was started.
+    pub directory: PathBuf,
+    /// The runs directory first, then added roots.
+    pub runs_roots: Vec<PathBuf>,
+    /// `experiments/` of the project.
+    pub experiments: PathBuf,
+}
+
+#[derive(Debug)]
+pub struct Shared {
+    pub project: Project,
+    pub theme: Theme,
+    pub glyphs: Glyphs,
+    pub keymap: Keymap,
+    pub settings: Settings,
+    /// What pages remember from one start to the next, per project.
+    pub kept: PageState,
+    pub columns: u16,
+    pub rows: u16,
+    /// Of the last batch of actions.
+    pub now: Timestamp,
+    pub runs: RunList,
+    pub open: BTreeMap<RunKey, OpenRun>,
+    /// The run that the pages show.
+    pub current: Option<RunKey>,
+    /// Runs drawn with the current one, and compared; the order gives their colours.
+    pub marked: Vec<RunKey>,
+    /// The step picked on a curve; Rollouts and Timeline show it. None: the newest.
+    pub step: Option<u64>,
+    pub replay: Option<Replay>,
+    /// No new data is shown until it is switched off.
+    pub is_frozen: bool,
+    /// Nothing on disk or in a run is changed.
+    pub is_read_only: bool,
+    pub notice: Option<Notice>,
+    /// Asked of the app by the page that is being updated; carried out right after.
+    pub wish: Option<Wish>,
+}
+
+/// What a page wants of the app, beyond effects.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wish {
+    Go(PageId),
+    /// Make this the current run (and leave a replay).
+    Show(RunKey),
+    /// `marked` was changed: open and close runs accordingly.
+    MarkedChanged,
+    Confirm(Confirm),
+    Problem(Problem),
+    /// Edit this experiment on page Config.
+    Edit(PathBuf),
+    /// Prepare this run's experiment on page Launch.
+    Again(RunKey),
+}
+
+impl Shared {
+    pub fn style(&self, role: Role) -> Style {
+        self.theme.style(role)
+    }
+
+    /// The run that the pages show, if it is open.
+    pub fn current_run(&self) -> Option<&OpenRun> {
+        self.open.get(self.current.as_ref()?)
+    }
+
+    /// The current run and the marked ones that are open, each with its colour's index; the current one is first.
+    pub fn shown_runs(&self) -> Vec<(usize, &OpenRun)> {
+        let mut shown: Vec<(usize, &OpenRun)> = Vec::new();
+        if let Some(run) = self.current_run() {
+            shown.push((self.series_index(&run.key), run));
+        }
+        for key in &self.marked {
+            if Some(key) != self.current.as_ref()
+                && let Some(run) = self.open.get(key)
+            {
+                shown.push((self.series_index(key), run));
+            }
+        }
+        shown
+    }
+
+    /// The index of a run's colour: its place among the marked ones, or the first after them.
+    pub fn series_index(&self, key: &RunKey) -> usize {
+        self.marked
+            .iter()
+            .position(|marked| marked == key)
+            .unwrap_or(self.marked.len())
+    }
+
+    pub fn say(&mut self, notice: Notice) {
+        self.notice = Some(notice);
+    }
+
+    /// Says that something may not be changed, when that is so.
+    pub fn refuse_when_read_only(&mut self, what: &str) -> bool {
+        if self.is_read_only {
+            self.say(Notice::caution(format!(
+                "read-only: {what} is switched off (started with --read-only)"
+            )));
+        }
+        self.is_read_only
+    }
+}

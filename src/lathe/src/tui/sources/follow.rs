@@ -1,0 +1,161 @@
+//! Follows one run: what is there at once as a state, then event by event as the trainer writes them.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use runlog::RunState;
+use runlog::tail::{Limits, Tail};
+
+use super::{Outbox, Worker};
+use crate::tui::action::Message;
+use crate::tui::shared::{Problem, RunKey};
+
+/// Between two looks when nothing is heard of a change: for file systems that do not tell.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks when changes cannot be watched at all.
+const POLL_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+enum Poke {
+    Changed,
+}
+
+#[derive(Debug)]
+pub(super) struct Follower {
+    _worker: Worker<Poke>,
+    /// Ends with the follower, and its sender with it.
+    _watcher: Option<RecommendedWatcher>,
+}
+
+impl Follower {
+    pub fn start(outbox: Outbox, key: RunKey) -> Self {
+        let path = key.path().to_owned();
+        // Unbounded, since the watcher must never wait; the follower takes all that waits at once.
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let watcher = watch(&path, sender);
+        let wait = if watcher.is_some() {
+            LOOK_EVERY
+        } else {
+            POLL_EVERY
+        };
+        let worker = Worker::start("follow", move |stop: Receiver<Poke>| {
+            follow(&outbox, &key, &receiver, &stop, wait);
+        });
+        Self {
+            _worker: worker,
+            _watcher: watcher,
+        }
+    }
+}
+
+/// Pokes at each change in the run's directory. None where that cannot be had (too many watches, no inotify).
+fn watch(directory: &Path, poke: Sender<Poke>) -> Option<RecommendedWatcher> {
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        if event.is_ok_and(|event| !event.kind.is_access()) {
+            let _ = poke.send(Poke::Changed);
+        }
+    })
+    .ok()?;
+    watcher.watch(directory, RecursiveMode::NonRecursive).ok()?;
+    Some(watcher)
+}
+
+fn follow(
+    outbox: &Outbox,
+    key: &RunKey,
+    changes: &Receiver<Poke>,
+    stop: &Receiver<Poke>,
+    wait: Duration,
+) {
+    let mut tail = Tail::new(key.path().join("events.jsonl"));
+    // Everything that is there now is folded here, off the drawing thread.
+    let mut opening = Some(Box::new(RunState::default()));
+    let mut bad_lines = 0;
+    loop {
+        // Dropped by the owner: closed.
+        if matches!(
+            stop.try_recv(),
+            Err(std::sync::mpsc::TryRecvError::Disconnected)
+        ) {
+            return;
+        }
+        let limits = if opening.is_some() {
+            Limits::OPENING
+        } else {
+            Limits::LIVE
+        };
+        let batch = match tail.read(limits) {
+            Ok(batch) => batch,
+            Err(error) => {
+                outbox.send(broken(key, &error.to_string()));
+                return;
+            }
+        };
+        if !key.path().exists() {
+            outbox.send(broken(
+                key,
+                "its directory is gone: it was deleted or moved",
+            ));
+            return;
+        }
+        let mut is_going = true;
+        if batch.restarted {
+            if let Some(state) = &mut opening {
+                **state = RunState::default();
+            } else {
+                is_going &= outbox.send(Message::RunRestarted { key: key.clone() });
+            }
+        }
+        if let Some(state) = &mut opening {
+            for event in &batch.events {
+                state.apply(event);
+            }
+        } else if !batch.events.is_empty() {
+            is_going &= outbox.send(Message::Events {
+                key: key.clone(),
+                events: batch.events,
+            });
+        }
+        if !batch.has_more
+            && let Some(state) = opening.take()
+        {
+            is_going &= outbox.send(Message::RunOpened {
+                key: key.clone(),
+                state,
+            });
+            is_going &= outbox.send(Message::CaughtUp { key: key.clone() });
+        }
+        if tail.bad_lines() != bad_lines {
+            bad_lines = tail.bad_lines();
+            is_going &= outbox.send(Message::BadLines {
+                key: key.clone(),
+                count: bad_lines,
+            });
+        }
+        if !is_going {
+            return;
+        }
+        if !batch.has_more {
+            match changes.recv_timeout(wait) {
+                // All that has changed by now is one change.
+                Ok(Poke::Changed) => while changes.try_recv().is_ok() {},
+                Err(RecvTimeoutError::Timeout) => {}
+                // No watcher: the time-out is the clock.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
+            }
+        }
+    }
+}
+
+fn broken(key: &RunKey, reason: &str) -> Message {
+    Message::RunBroken {
+        key: key.clone(),
+        problem: Problem::new(
+            format!("{} cannot be read", key.name()),
+            reason,
+            "1 goes to the list of runs",
+        ),
+    }
+}

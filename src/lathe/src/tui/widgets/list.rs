@@ -1,0 +1,95 @@
+//! A selected row in a long list, and the window of rows that shows it. Draws nothing.
+
+/// Which row is selected and which rows are on screen. The list may change length at any time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ListState {
+    selected: usize,
+    top: usize,
+}
+
+/// How a selection moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    Up,
+    Down,
+    HalfPageUp,
+    HalfPageDown,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+}
+
+impl ListState {
+    /// The selected row, always one of `length`; 0 in an empty list.
+    pub fn selected(&self, length: usize) -> usize {
+        self.selected.min(length.saturating_sub(1))
+    }
+
+    pub fn select(&mut self, row: usize) {
+        self.selected = row;
+    }
+
+    /// Moves within `length` rows of which `visible` are on screen.
+    pub fn go(&mut self, by: Move, length: usize, visible: usize) {
+        let now = self.selected(length);
+        let last = length.saturating_sub(1);
+        let visible = visible.max(1);
+        self.selected = match by {
+            Move::Up => now.saturating_sub(1),
+            Move::Down => (now + 1).min(last),
+            Move::HalfPageUp => now.saturating_sub((visible / 2).max(1)),
+            Move::HalfPageDown => (now + (visible / 2).max(1)).min(last),
+            Move::PageUp => now.saturating_sub(visible),
+            Move::PageDown => (now + visible).min(last),
+            Move::First => 0,
+            Move::Last => last,
+        };
+        self.top = self.top(length, visible);
+    }
+
+    /// The first row on screen so that the selected one is seen and no room is wasted at the end.
+    pub fn top(&self, length: usize, visible: usize) -> usize {
+        let visible = visible.max(1);
+        let selected = self.selected(length);
+        self.top
+            .min(selected)
+            .max((selected + 1).saturating_sub(visible))
+            .min(length.saturating_sub(visible))
+    }
+
+    /// The rows on screen.
+    pub fn window(&self, length: usize, visible: usize) -> std::ops::Range<usize> {
+        let top = self.top(length, visible);
+        top..(top + visible).min(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_selected_row_is_always_on_screen(
+            moves in prop::collection::vec((0_u8..8, 0_usize..60, 1_usize..30), 1..40)
+        ) {
+            let mut list = ListState::default();
+            for (which, length, visible) in moves {
+                let by = [
+                    Move::Up, Move::Down, Move::HalfPageUp, Move::HalfPageDown,
+                    Move::PageUp, Move::PageDown, Move::First, Move::Last,
+                ][usize::from(which)];
+                list.go(by, length, visible);
+                let window = list.window(length, visible);
+                prop_assert!(window.end <= length);
+                prop_assert_eq!(window.len(), visible.min(length));
+                if length > 0 {
+                    prop_assert!(window.contains(&list.selected(length)));
+                }
+            }
+        }
+    }
+}

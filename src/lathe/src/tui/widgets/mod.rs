@@ -1,0 +1,7 @@
+//! Pieces of screen that several pages use.
+
+pub mod empty;
+pub mod field;
+pub mod frame;
+pub mod list;
+pub mod text;

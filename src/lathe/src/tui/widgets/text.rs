@@ -1,0 +1,235 @@
+//! Text measured in terminal columns, and numbers as people read them.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Terminal columns.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// At most `columns` columns; a cut is marked by `…` (or `~` without Unicode).
+pub fn fit(text: &str, columns: usize, unicode: bool) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut fitted = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide + 1 > columns {
+            break;
+        }
+        used += wide;
+        fitted.push(c);
+    }
+    if columns > 0 {
+        fitted.push(if unicode { '…' } else { '~' });
+    }
+    fitted
+}
+
+/// Exactly `columns` columns: cut or padded on the right.
+pub fn pad(text: &str, columns: usize, unicode: bool) -> String {
+    let mut fitted = fit(text, columns, unicode);
+    let missing = columns.saturating_sub(width(&fitted));
+    fitted.extend(std::iter::repeat_n(' ', missing));
+    fitted
+}
+
+/// Exactly `columns` columns: cut or padded on the left, for numbers.
+pub fn pad_left(text: &str, columns: usize, unicode: bool) -> String {
+    let fitted = fit(text, columns, unicode);
+    let missing = columns.saturating_sub(width(&fitted));
+    format!("{}{fitted}", " ".repeat(missing))
+}
+
+/// `text` after its first `columns` columns.
+pub fn skip_columns(text: &str, columns: usize) -> &str {
+    let mut used = 0;
+    for (at, c) in text.char_indices() {
+        if used >= columns {
+            return &text[at..];
+        }
+        used += c.width().unwrap_or(0);
+    }
+    ""
+}
+
+/// Control characters and escape sequences made visible, so that data can never steer the terminal. Tabs become spaces.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\t' => ' ',
+            '\n' => '⏎',
+            c if c.is_control() => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+/// Three significant digits: `0.0123`, `12.3`, `1.23e-6`, `12.3k`, `NaN`.
+pub fn number(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let size = value.abs();
+    if size == 0.0 {
+        return "0".to_owned();
+    }
+    if size >= 999_500.0 {
+        let (scaled, suffix) = if size >= 999.5e9 {
+            return format!("{value:.2e}");
+        } else if size >= 999.5e6 {
+            (value / 1e9, "G")
+        } else {
+            (value / 1e6, "M")
+        };
+        return format!("{}{suffix}", digits(scaled));
+    }
+    if size >= 9_999.5 {
+        return format!("{}k", digits(value / 1e3));
+    }
+    if size < 1e-3 {
+        return trim_exponent(&format!("{value:.2e}"));
+    }
+    digits(value)
+}
+
+/// Three significant digits without an exponent; trailing zeros after the point are dropped.
+fn digits(value: f64) -> String {
+    let size = value.abs();
+    let decimals = if size >= 99.95 {
+        0
+    } else if size >= 9.995 {
+        1
+    } else if size >= 0.9995 {
+        2
+    } else if size >= 0.09995 {
+        3
+    } else if size >= 0.009_995 {
+        4
+    } else {
+        5
+    };
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// `1.20e-6` as `1.2e-6`.
+fn trim_exponent(text: &str) -> String {
+    match text.split_once('e') {
+        Some((mantissa, exponent)) if mantissa.contains('.') => format!(
+            "{}e{exponent}",
+            mantissa.trim_end_matches('0').trim_end_matches('.')
+        ),
+        _ => text.to_owned(),
+    }
+}
+
+/// `1.5 KiB`, `12 MiB`.
+pub fn bytes(count: f64) -> String {
+    let mut scaled = count;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if scaled.abs() < 1023.5 || unit == "TiB" {
+            return if unit == "B" {
+                format!("{scaled:.0} B")
+            } else {
+                format!("{} {unit}", digits(scaled))
+            };
+        }
+        scaled /= 1024.0;
+    }
+    unreachable!("the last unit takes every size")
+}
+
+/// A metric's value with its unit where that reads better: bytes, ms and s, fractions as they are.
+pub fn with_unit(value: f64, unit: &str) -> String {
+    match unit {
+        "1" | "" => number(value),
+        "bytes" => bytes(value),
+        "percent" => format!("{}%", number(value)),
+        unit => format!("{} {unit}", number(value)),
+    }
+}
+
+/// `3 s`, `12 min`, `5 h`, `3 d`: one unit, for ages.
+pub fn age(seconds: f64) -> String {
+    let seconds = seconds.max(0.0);
+    if seconds < 60.0 {
+        format!("{seconds:.0} s")
+    } else if seconds < 3600.0 {
+        format!("{:.0} min", (seconds / 60.0).floor())
+    } else if seconds < 48.0 * 3600.0 {
+        format!("{:.0} h", (seconds / 3600.0).floor())
+    } else {
+        format!("{:.0} d", (seconds / 86400.0).floor())
+    }
+}
+
+/// `0:07`, `12:34`, `1:02:03`: a moment of a run.
+pub fn clock(ms: f64) -> String {
+    let seconds = (ms.max(0.0) / 1e3) as u64;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_significant_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (0.5, "0.5"),
+            (0.012_345, "0.0123"),
+            (12.345, "12.3"),
+            (123.45, "123"),
+            (1234.5, "1234"),
+            (12_345.0, "12.3k"),
+            (1_234_567.0, "1.23M"),
+            (1e-6, "1e-6"),
+            (1.234e-5, "1.23e-5"),
+            (-0.25, "-0.25"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-inf"),
+            (999.9, "1000"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn wide_characters_are_never_cut_in_half() {
+        assert_eq!(fit("日本語", 4, true), "日…");
+        assert_eq!(width(&pad("日本語", 4, true)), 4);
+        assert_eq!(width(&pad_left("日本", 6, true)), 6);
+        assert_eq!(skip_columns("日本語", 2), "本語");
+    }
+
+    #[test]
+    fn data_cannot_steer_the_terminal() {
+        assert!(!printable("a\x1b[2Jb\u{9b}").chars().any(char::is_control));
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(age(59.0), "59 s");
+        assert_eq!(age(3700.0), "1 h");
+        assert_eq!(clock(3_723_000.0), "1:02:03");
+        assert_eq!(clock(7_000.0), "0:07");
+        assert_eq!(bytes(1536.0), "1.5 KiB");
+    }
+}
