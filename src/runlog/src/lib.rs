@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod number;
 pub mod recorder;
 pub mod run_dir;
+pub mod series;
 pub mod state;
 pub mod store;
 pub mod tail;

@@ -196,9 +196,8 @@ impl View for ProgressView {
 fn time_left(state: &RunState) -> Option<Duration> {
     let total = state.total_steps()?;
     let (_, series) = REWARD.series(state).or_else(|| SFT_LOSS.series(state))?;
-    let points = series.points();
-    let last = points.last()?;
-    let first = &points[points.len().saturating_sub(ETA_STEPS + 1)];
+    let last = series.last()?;
+    let first = series.point(series.len().saturating_sub(ETA_STEPS + 1));
     let steps = last
         .step
         .checked_sub(first.step)
@@ -212,7 +211,7 @@ fn values_line(state: &RunState, terminal: Terminal) -> String {
     let mut parts = Vec::new();
     for row in [REWARD, SFT_LOSS] {
         if let Some((_, series)) = row.series(state) {
-            let recent: Vec<f64> = series.points().iter().map(|point| point.value.0).collect();
+            let recent = series.values();
             let recent = &recent[recent.len().saturating_sub(SPARK_COLUMNS * 4)..];
             let last = recent.last().copied().unwrap_or(f64::NAN);
             let curve = sparkline(recent, SPARK_COLUMNS, terminal);

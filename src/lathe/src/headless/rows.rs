@@ -39,7 +39,7 @@ pub const STEP_TIME: Row = Row {
 };
 
 impl Row {
-    pub fn series<'a>(&self, state: &'a RunState) -> Option<(&'static str, &'a Series)> {
+    pub fn series<'a>(&self, state: &'a RunState) -> Option<(&'static str, Series<'a>)> {
         self.metrics
             .iter()
             .find_map(|name| Some((*name, state.series.get(*name)?)))

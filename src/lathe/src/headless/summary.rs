@@ -89,8 +89,12 @@ fn curves(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
         let judged = matches!(row.label, "train reward" | "loss");
         if let Some((_, series)) = row.series(state) {
             any = true;
-            let values: Vec<f64> = series.points().iter().map(|point| point.value.0).collect();
-            let mut line = curve(row.label, &values, judged && higher_is_better, terminal);
+            let mut line = curve(
+                row.label,
+                series.values(),
+                judged && higher_is_better,
+                terminal,
+            );
             note_non_finite(&mut line, series, terminal);
             lines.push(line);
         }
@@ -127,7 +131,7 @@ fn curve(label: &str, values: &[f64], is_judged: bool, terminal: Terminal) -> St
     line
 }
 
-fn note_non_finite(line: &mut String, series: &Series, terminal: Terminal) {
+fn note_non_finite(line: &mut String, series: Series<'_>, terminal: Terminal) {
     if series.non_finite() > 0 {
         let text = format!("  {} not finite", format::count(series.non_finite()));
         line.push_str(&terminal.paint(Role::Bad, &text));

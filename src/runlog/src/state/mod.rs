@@ -6,7 +6,6 @@
 
 mod intervals;
 mod liveness;
-mod series;
 mod summary;
 
 #[cfg(test)]
@@ -16,11 +15,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub use intervals::Intervals;
 pub use liveness::{Glance, Liveness, SILENCE, glance, liveness};
-pub use series::{Point, Series};
 pub use summary::{LaneTime, Percentiles, Summary, val_reward};
 
 use crate::event::{Event, EventKind, GpuSample, Lane, Level, Phase, RunStatus};
 use crate::number::{Number, Values};
+pub use crate::series::{Point, Series, SeriesSet};
+use crate::series::{RowHead, Source};
 
 /// Spans kept one by one, over all lanes; older ones live on in their lane's totals.
 pub const RECENT_SPANS: usize = 8192;
@@ -158,7 +158,9 @@ pub struct RunState {
     /// Of the latest event, whatever its order.
     pub elapsed_ms: f64,
     /// Metric name to every value it had: of steps, evaluations, syncs (`weight_sync/*`) and host samples.
-    pub series: BTreeMap<String, Series>,
+    pub series: SeriesSet,
+    /// Of all batches so far: what [`XAxis::Tokens`](crate::series::XAxis) counts.
+    pub total_tokens: f64,
     pub evals: Vec<Evaluation>,
     pub lanes: BTreeMap<Lane, LaneState>,
     pub recent_spans: VecDeque<Span>,
@@ -237,7 +239,8 @@ impl RunState {
             } => {
                 self.step = *step;
                 self.policy_version = *policy_version;
-                self.push_values(values, *step, elapsed_ms);
+                self.total_tokens += batch_tokens(values);
+                self.push_values(Source::Steps, values, *step, elapsed_ms);
             }
             EventKind::Span {
                 lane,
@@ -292,7 +295,7 @@ impl RunState {
                 samples,
                 values,
             } => {
-                self.push_values(values, *step, elapsed_ms);
+                self.push_values(Source::Evals, values, *step, elapsed_ms);
                 self.evals.push(Evaluation {
                     elapsed_ms,
                     step: *step,
@@ -378,27 +381,30 @@ impl RunState {
             }
             EventKind::Unknown => self.unknown_events += 1,
         }
-        for (name, value) in derived_values(&event.kind) {
-            self.push_value(&name, self.step, elapsed_ms, value);
-        }
+        let source = match &event.kind {
+            EventKind::WeightsSynced { .. } => Source::Syncs,
+            EventKind::HostSampled { .. } => Source::Host,
+            _ => return,
+        };
+        let head = self.row_head(self.step, elapsed_ms);
+        let derived = derived_values(&event.kind);
+        let values = derived.iter().map(|(name, value)| (&**name, *value));
+        self.series.push_row(source, head, values);
     }
 
-    fn push_values(&mut self, values: &Values, step: u64, elapsed_ms: f64) {
-        for (name, value) in values {
-            self.push_value(name, step, elapsed_ms, value.0);
-        }
-    }
-
-    fn push_value(&mut self, name: &str, step: u64, elapsed_ms: f64, value: f64) {
-        let point = Point {
+    fn row_head(&self, step: u64, elapsed_ms: f64) -> RowHead {
+        RowHead {
             step,
             elapsed_ms,
-            value: Number(value),
-        };
-        match self.series.get_mut(name) {
-            Some(series) => series.push(point),
-            None => self.series.entry(name.to_owned()).or_default().push(point),
+            tokens: self.total_tokens,
+            samples: self.rollouts.ended as f64,
         }
+    }
+
+    fn push_values(&mut self, source: Source, values: &Values, step: u64, elapsed_ms: f64) {
+        let head = self.row_head(step, elapsed_ms);
+        let values = values.iter().map(|(name, value)| (&**name, value.0));
+        self.series.push_row(source, head, values);
     }
 
     /// Steps the run is to make; None before `RunStarted`.
@@ -430,6 +436,16 @@ impl RunState {
     pub fn last(&self, name: &str) -> Option<f64> {
         Some(self.series.get(name)?.last()?.value.0)
     }
+}
+
+/// Tokens of a step's batch; 0 when it logged none that can be added up.
+fn batch_tokens(values: &Values) -> f64 {
+    ["perf/total_num_tokens", "train/tokens"]
+        .into_iter()
+        .find_map(|name| values.get(name))
+        .map(|tokens| tokens.0)
+        .filter(|tokens| tokens.is_finite() && *tokens > 0.0)
+        .unwrap_or(0.0)
 }
 
 /// Metrics that events carry as fields of their own, under the names of the metric table.

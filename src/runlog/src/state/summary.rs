@@ -162,7 +162,7 @@ impl RunState {
             last: self
                 .series
                 .iter()
-                .filter_map(|(name, series)| Some((name.clone(), series.last()?.value)))
+                .filter_map(|(name, series)| Some((name.to_owned(), series.last()?.value)))
                 .collect(),
         }
     }

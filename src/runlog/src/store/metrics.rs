@@ -15,7 +15,7 @@ use super::{StoreError, column, read_batches, write_batch};
 use crate::event::{Event, EventKind};
 use crate::number::Number;
 use crate::run_dir::{self, RunDir};
-use crate::state::{Point, Series, derived_values};
+use crate::state::{Point, derived_values};
 use crate::tail::{Limits, Tail};
 
 /// Points of one segment: a few megabytes, and few files even for a million-step run.
@@ -147,10 +147,10 @@ pub fn project(run_dir: &RunDir, is_final: bool) -> Result<u64, StoreError> {
 }
 
 /// Every series of a run: from the sealed segments, and from the events after them. Equals the fold's `series`.
-pub fn read_metrics(run_dir: &RunDir) -> Result<BTreeMap<String, Series>, StoreError> {
+pub fn read_metrics(run_dir: &RunDir) -> Result<BTreeMap<String, Vec<Point>>, StoreError> {
     let directory = run_dir.metrics_dir();
     let index = Index::read(&directory)?;
-    let mut series: BTreeMap<String, Series> = BTreeMap::new();
+    let mut series: BTreeMap<String, Vec<Point>> = BTreeMap::new();
     let mut push = |found: MetricPoint| match series.get_mut(&found.name) {
         Some(series) => series.push(found.point),
         None => series.entry(found.name).or_default().push(found.point),

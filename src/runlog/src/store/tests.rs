@@ -72,11 +72,7 @@ fn a_projection_is_sealed_and_goes_on_where_it_stopped() {
         sealed
     );
     let series = read_metrics(&run_dir).unwrap();
-    let steps: Vec<u64> = series["actor/lr"]
-        .points()
-        .iter()
-        .map(|point| point.step)
-        .collect();
+    let steps: Vec<u64> = series["actor/lr"].iter().map(|point| point.step).collect();
     assert_eq!(steps, (0..15).collect::<Vec<_>>());
 }
 
@@ -87,10 +83,7 @@ fn a_projection_that_does_not_fit_its_log_is_rebuilt() {
     project(&run_dir, true).unwrap();
     fs::write(run_dir.events_path(), step_lines(0..3)).unwrap();
     assert_eq!(project(&run_dir, true).unwrap(), 3);
-    assert_eq!(
-        read_metrics(&run_dir).unwrap()["actor/lr"].points().len(),
-        3
-    );
+    assert_eq!(read_metrics(&run_dir).unwrap()["actor/lr"].len(), 3);
     fs::remove_file(run_dir.metrics_dir().join("segment-000000.parquet")).unwrap();
     assert_eq!(project(&run_dir, true).unwrap(), 3);
 }
