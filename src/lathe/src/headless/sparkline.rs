@@ -55,6 +55,7 @@ mod tests {
         unicode: true,
         color: false,
         color_stderr: false,
+        plain: false,
     };
     const PLAIN: Terminal = Terminal {
         unicode: false,
