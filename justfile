@@ -40,9 +40,12 @@ audit: _cargo-deny
 # check, test and audit: all that a change must pass
 ci: check test audit
 
-# CPU seconds of a training step, weight sync against memcpy; beside TRL where LATHE_PEERS names its Python (see src/trainer/benches/step/)
+# Of a step, beside TRL where LATHE_PEERS names its Python: src/trainer/benches/step/. `bench open [20k 200k list]` opens, draws,
+# follows and lists long runs (src/runlog/benches/open/); `bench open --make DIR [--series 50] [--steps 20000] [--runs 1]`
+# only makes such runs, in DIR.
+# CPU seconds and memory of a training step and a weight sync; with WORDS `open ...` of opening and showing long runs
 bench *WORDS: libtorch
-    cargo bench --workspace --bench step -- {{WORDS}}
+    cargo bench --workspace --bench {{ if WORDS =~ '^open( |$)' { 'open' } else { 'step' } }} -- {{WORDS}}
 
 # build both programs into target/release/
 build: libtorch

@@ -36,6 +36,19 @@ pub enum Phase {
     Other,
 }
 
+impl Phase {
+    /// The name as it stands in `events.jsonl`: `train`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Setup => "setup",
+            Self::Sft => "sft",
+            Self::Train => "train",
+            Self::Finish => "finish",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// Where time goes. Each lane is a row of the timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -314,9 +327,18 @@ mod tests {
     }
 
     #[test]
-    fn lane_names_are_those_in_the_log() {
+    fn names_of_lanes_and_phases_are_those_in_the_log() {
         for lane in Lane::ALL {
             assert_eq!(serde_json::to_value(lane).unwrap(), lane.name());
+        }
+        for phase in [
+            Phase::Setup,
+            Phase::Sft,
+            Phase::Train,
+            Phase::Finish,
+            Phase::Other,
+        ] {
+            assert_eq!(serde_json::to_value(phase).unwrap(), phase.name());
         }
     }
 }

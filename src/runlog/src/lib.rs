@@ -2,17 +2,22 @@
 //!
 //! ```text
 //!  trainer ─► Recorder ─► events.jsonl ─► Tail ─► Event ─► RunState   (one fold for TUI, headless, replay and tests)
-//!                 └────► metrics/*.parquet, rollouts/*.parquet, loggers (console, file, tensorboard, wandb)
+//!                              └─► store: metrics/*.parquet ─┘ open    (a long run at once)   └─► alarms, series, filter
 //! ```
 //! Knows nothing of experiments' meaning, models or screens.
 
+pub mod alarms;
 pub mod event;
 pub mod exit_code;
+pub mod filter;
 pub mod loggers;
 pub mod metrics;
+pub mod notes;
 pub mod number;
+pub mod open;
 pub mod recorder;
 pub mod run_dir;
+pub mod run_list;
 pub mod series;
 pub mod state;
 pub mod store;

@@ -49,8 +49,12 @@ impl From<f64> for Number {
     }
 }
 
+/// In formats for machines a plain float: those hold every value.
 impl Serialize for Number {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !serializer.is_human_readable() {
+            return serializer.serialize_f64(self.0);
+        }
         match self.0 {
             value if value.is_nan() => serializer.serialize_str("NaN"),
             value if value == f64::INFINITY => serializer.serialize_str("inf"),
@@ -86,6 +90,10 @@ impl<'de> Deserialize<'de> for Number {
                 }
             }
         }
-        deserializer.deserialize_any(Visitor)
+        if deserializer.is_human_readable() {
+            deserializer.deserialize_any(Visitor)
+        } else {
+            deserializer.deserialize_f64(Visitor)
+        }
     }
 }

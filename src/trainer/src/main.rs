@@ -77,6 +77,7 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
             other => Failure::run(other),
         })?;
     let loggers = open_loggers(&run_dir, &experiment, &recorder)?;
+    let sealing = runlog::store::follow(&run_dir).map_err(Failure::run)?;
     let stop = Stop::default();
     stop.listen().map_err(Failure::run)?;
     let host = {
@@ -129,7 +130,7 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
         eprintln!("lathe-trainer: {error}");
     }
     loggers.finish();
-    if let Err(error) = runlog::store::project(&run_dir, true) {
+    if let Err(error) = sealing.finish() {
         eprintln!("lathe-trainer: metrics/ can be rebuilt later: {error}");
     }
     if result.is_err() {

@@ -42,7 +42,7 @@ impl Row {
     pub fn series<'a>(&self, state: &'a RunState) -> Option<(&'static str, Series<'a>)> {
         self.metrics
             .iter()
-            .find_map(|name| Some((*name, state.series.get(*name)?)))
+            .find_map(|name| Some((*name, state.series.get(name)?)))
     }
 
     /// None: this step recorded none.

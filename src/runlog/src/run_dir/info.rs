@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::{fs, io};
 
 use jiff::Timestamp;
@@ -164,8 +165,14 @@ pub fn host_name() -> String {
 }
 
 pub(crate) fn boot_id() -> Option<String> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(text.trim().to_owned())
+    // It does not change while this process lives.
+    static BOOT_ID: OnceLock<Option<String>> = OnceLock::new();
+    BOOT_ID
+        .get_or_init(|| {
+            let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+            Some(text.trim().to_owned())
+        })
+        .clone()
 }
 
 /// When a process started, in clock ticks since boot; None when there is no such process (or no /proc).

@@ -103,7 +103,6 @@ impl Column {
         }
     }
 
-    #[cfg(test)]
     pub(super) fn extend(&mut self, values: &[f64]) {
         self.values.extend_from_slice(values);
         self.non_finite += values.iter().filter(|value| !value.is_finite()).count() as u64;

@@ -8,6 +8,7 @@
 //! A point costs 8 bytes, its pyramid half a byte, and a row 32 bytes whatever the number of metrics in it.
 //! Knows nothing of events' meaning, files or screens. No locks: the fold owns the columns, views borrow them.
 
+mod bulk;
 mod column;
 mod envelope;
 mod rows;
@@ -17,6 +18,7 @@ mod smooth;
 mod tests;
 mod view;
 
+pub(crate) use bulk::{Heads, Table};
 pub use column::Bounds;
 pub use envelope::{Cell, envelope};
 pub use rows::RowHead;

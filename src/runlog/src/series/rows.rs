@@ -29,6 +29,16 @@ impl Rows {
         self.step.len()
     }
 
+    /// Room for `most` rows in all, if there are none yet.
+    pub(super) fn reserve(&mut self, most: usize) {
+        if self.len() == 0 {
+            self.step.reserve(most);
+            self.elapsed_ms.reserve(most);
+            self.tokens.reserve(most);
+            self.samples.reserve(most);
+        }
+    }
+
     pub(super) fn push(&mut self, head: RowHead) {
         let row =
             u32::try_from(self.len()).expect("a log of 4 billion rows does not fit on a disk");

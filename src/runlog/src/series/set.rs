@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::column::Column;
 use super::rows::{RowHead, Rows};
 use super::view::Series;
 
 /// Where rows come from. The metrics of one event share its row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Source {
     Steps,
     Evals,
@@ -19,6 +22,16 @@ pub enum Source {
 
 impl Source {
     pub const ALL: [Self; 4] = [Self::Steps, Self::Evals, Self::Syncs, Self::Host];
+
+    /// `steps`, `evals`, `syncs`, `host`
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Steps => "steps",
+            Self::Evals => "evals",
+            Self::Syncs => "syncs",
+            Self::Host => "host",
+        }
+    }
 }
 
 /// Which row each point of a series stands in.
@@ -31,21 +44,21 @@ pub(super) enum Places {
 }
 
 #[derive(Debug, Clone)]
-struct Track {
-    name: Arc<str>,
+pub(super) struct Track {
+    pub(super) name: Arc<str>,
     /// Index of its rows in [`SeriesSet::rows`].
-    rows: usize,
-    places: Places,
-    column: Column,
+    pub(super) rows: usize,
+    pub(super) places: Places,
+    pub(super) column: Column,
 }
 
 /// Metric name to series, in name order.
 #[derive(Clone)]
 pub struct SeriesSet {
     /// One of each source, in the order of [`Source::ALL`]; then one of each metric that several sources write.
-    rows: Vec<Rows>,
-    tracks: Vec<Track>,
-    by_name: BTreeMap<Arc<str>, usize>,
+    pub(super) rows: Vec<Rows>,
+    pub(super) tracks: Vec<Track>,
+    pub(super) by_name: BTreeMap<Arc<str>, usize>,
     /// Tracks of the newest row of each source, in its order: the next row most likely has the same names.
     layouts: [Vec<usize>; 4],
 }
@@ -136,7 +149,7 @@ impl SeriesSet {
     }
 
     /// The track of a name, new at `row` of rows `own` when there is none.
-    fn track(&mut self, name: &str, own: usize, row: usize) -> usize {
+    pub(super) fn track(&mut self, name: &str, own: usize, row: usize) -> usize {
         if let Some(track) = self.by_name.get(name) {
             return *track;
         }
@@ -154,7 +167,7 @@ impl SeriesSet {
         track
     }
 
-    fn push(&mut self, track: usize, own: usize, row: usize, head: RowHead, value: f64) {
+    pub(super) fn push(&mut self, track: usize, own: usize, row: usize, head: RowHead, value: f64) {
         if self.tracks[track].rows != own {
             self.detach(track);
             let track = &self.tracks[track];
@@ -182,7 +195,7 @@ impl SeriesSet {
     }
 
     /// Gives a metric that another source writes too rows of its own, so that its points stay in the order of the log.
-    fn detach(&mut self, track: usize) {
+    pub(super) fn detach(&mut self, track: usize) {
         if self.tracks[track].rows >= Source::ALL.len() {
             return;
         }
@@ -197,7 +210,7 @@ impl SeriesSet {
     }
 }
 
-fn row_number(row: usize) -> u32 {
+pub(super) fn row_number(row: usize) -> u32 {
     u32::try_from(row).expect("a log of 4 billion rows does not fit on a disk")
 }
 

@@ -1,4 +1,4 @@
-//! The smoothed curve: TensorBoard's debiased moving average, over every point and before any decimation.
+//! The smoothed curve: `TensorBoard`'s debiased moving average, over every point and before any decimation.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{Series, SeriesSet};
 
 /// A smoothed series, brought up to date at the cost of the new points.
 ///
-/// TensorBoard's formula: `m ← w·m + (1 − w)·x`, shown as `m / (1 − wᵏ)` after k finite points. Computed as
+/// `TensorBoard`'s formula: `m ← w·m + (1 − w)·x`, shown as `m / (1 − wᵏ)` after k finite points. Computed as
 /// `s ← s + (1 − w)/(1 − wᵏ)·(x − s)`, which is the same and leaves a constant series exactly constant. A non-finite value
 /// stays a gap in the curve and does not touch the average.
 #[derive(Debug, Clone)]
@@ -50,18 +50,25 @@ impl Smoothed {
         }
         let values = &series.values()[self.column.len()..];
         self.column.reserve(values.len());
-        for value in values {
-            self.push(*value);
+        let mut smooth = [0.0; 256];
+        for part in values.chunks(smooth.len()) {
+            for (value, smooth) in part.iter().zip(&mut smooth) {
+                *smooth = self.next(*value);
+            }
+            self.column.extend(&smooth[..part.len()]);
         }
     }
 
-    fn push(&mut self, value: f64) {
+    fn next(&mut self, value: f64) -> f64 {
         self.newest = value;
         if !value.is_finite() {
-            self.column.push(value);
-            return;
+            return value;
         }
         self.power *= self.weight;
+        if self.power < f64::EPSILON / 4.0 {
+            // From here on 1 − wᵏ is 1. Left alone it would become a denormal number, and each further product slow.
+            self.power = 0.0;
+        }
         let share = (1.0 - self.weight) / (1.0 - self.power);
         let change = value - self.average;
         self.average = if share >= 1.0 {
@@ -72,7 +79,7 @@ impl Smoothed {
             // Two huge numbers of opposite sign.
             self.average * (1.0 - share) + value * share
         };
-        self.column.push(self.average);
+        self.average
     }
 
     /// The smoothed curve as a series, on the rows of the raw one. Has the points that [`Smoothed::follow`] has taken.

@@ -1,7 +1,9 @@
 //! A set of moments as disjoint intervals: what "busy" and "overlap" are computed from.
 
+use serde::{Deserialize, Serialize};
+
 /// Disjoint half-open intervals in order, milliseconds. Touching ones are joined, so its size is the number of gaps.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Intervals {
     parts: Vec<(f64, f64)>,
 }

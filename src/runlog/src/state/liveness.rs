@@ -1,9 +1,10 @@
 //! Is a run alive? And what a list of runs shows of each without reading its whole log.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use crate::event::{Event, EventKind, RunStatus};
+use crate::number::Values;
 use crate::run_dir::{RunDir, boot_id, host_name, process_start_ticks};
 use crate::tail;
 
@@ -98,7 +99,7 @@ pub fn liveness(run_dir: &RunDir, end: Option<(RunStatus, &str)>, now: SystemTim
     }
 }
 
-/// What the first lines and the last 64 KiB of a log tell: enough for a row of a list, in a fraction of a millisecond.
+/// What the two ends of a log tell: enough for a row of a list, in a tenth of a millisecond.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Glance {
     pub mode: String,
@@ -108,59 +109,56 @@ pub struct Glance {
     pub elapsed_ms: f64,
     pub end: Option<(RunStatus, i32, String)>,
     pub liveness: Liveness,
-    /// Newest value of each step and evaluation metric in sight.
-    pub last: crate::number::Values,
+    /// Values of the newest step and the newest evaluation in sight.
+    pub last: Values,
 }
 
-/// Bytes at each end of the log that a glance reads.
-const HEAD_BYTES: u64 = 16 << 10;
-const TAIL_BYTES: u64 = 64 << 10;
+impl Glance {
+    /// Of a run of which nothing was read.
+    pub(crate) fn unread() -> Self {
+        Self {
+            mode: String::new(),
+            total_steps: 0,
+            step: 0,
+            elapsed_ms: 0.0,
+            end: None,
+            liveness: Liveness::Running,
+            last: Values::new(),
+        }
+    }
+}
 
+/// Bytes at the start of the log in which `RunStarted` is looked for.
+const HEAD_BYTES: usize = 16 << 10;
+/// Bytes at its end that are read first, and at most: hundreds of rollouts may end between two steps.
+const TAIL_BYTES: [u64; 3] = [32 << 10, 256 << 10, 1 << 20];
+
+/// Reads the ends of a log; only the few lines that tell something are parsed.
 pub fn glance(run_dir: &RunDir, now: SystemTime) -> io::Result<Glance> {
     let path = run_dir.events_path();
-    let mut glance = Glance {
-        mode: String::new(),
-        total_steps: 0,
-        step: 0,
-        elapsed_ms: 0.0,
-        end: None,
-        liveness: Liveness::Running,
-        last: crate::number::Values::new(),
-    };
-    let head: Vec<Event> = match std::fs::File::open(&path) {
-        Ok(file) => BufReader::new(file.take(HEAD_BYTES))
-            .split(b'\n')
-            .map_while(Result::ok)
-            .filter_map(|line| serde_json::from_slice(&line).ok())
-            .collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    for event in head.iter().chain(&tail::last_events(&path, TAIL_BYTES)?) {
-        glance.elapsed_ms = glance.elapsed_ms.max(event.elapsed_ms);
-        match &event.kind {
-            EventKind::RunStarted {
+    let mut glance = Glance::unread();
+    for bytes in TAIL_BYTES {
+        let (text, is_whole) = tail::last_lines(&path, bytes)?;
+        glance = Glance::unread();
+        let is_enough = look_back(&text, &mut glance);
+        if is_enough || is_whole {
+            break;
+        }
+    }
+    if glance.total_steps == 0 && glance.mode.is_empty() {
+        let head = tail::read_range(&path, 0, HEAD_BYTES)?;
+        let start = head
+            .split(|byte| *byte == b'\n')
+            .filter(|line| tail::event_name(line) == Some(b"run_started"))
+            .find_map(|line| serde_json::from_slice::<Event>(line).ok());
+        if let Some(Event {
+            kind: EventKind::RunStarted {
                 mode, total_steps, ..
-            } => {
-                glance.mode.clone_from(mode);
-                glance.total_steps = *total_steps;
-                glance.end = None;
-            }
-            EventKind::StepEnded { step, values, .. } => {
-                glance.step = *step;
-                glance.last.extend(values.clone());
-            }
-            EventKind::EvalEnded { values, .. } => glance.last.extend(values.clone()),
-            EventKind::RunEnded {
-                status,
-                exit_code,
-                reason,
-                steps,
-            } => {
-                glance.step = *steps;
-                glance.end = Some((*status, *exit_code, reason.clone()));
-            }
-            _ => {}
+            },
+            ..
+        }) = start
+        {
+            (glance.mode, glance.total_steps) = (mode, total_steps);
         }
     }
     let end = glance
@@ -169,4 +167,70 @@ pub fn glance(run_dir: &RunDir, now: SystemTime) -> io::Result<Glance> {
         .map(|(status, _, reason)| (*status, reason.as_str()));
     glance.liveness = liveness(run_dir, end, now);
     Ok(glance)
+}
+
+/// Takes what lines tell from the newest back; true when a step was among them.
+fn look_back(text: &[u8], glance: &mut Glance) -> bool {
+    let (mut has_step, mut has_eval, mut has_start, mut has_time) = (false, false, false, false);
+    let mut end = text.len();
+    let starts = memchr::memrchr_iter(b'\n', text)
+        .map(|at| at + 1)
+        .chain([0]);
+    for start in starts {
+        let line = &text[start..end];
+        end = start.saturating_sub(1);
+        let is_wanted = match tail::event_name(line) {
+            Some(b"step_ended") => !has_step,
+            Some(b"eval_ended") => !has_eval,
+            Some(b"run_started" | b"run_ended") => !has_start,
+            Some(_) => !has_time,
+            // Not as the recorder writes it, or no event.
+            None => !line.is_empty(),
+        };
+        if !is_wanted {
+            continue;
+        }
+        let Ok(event) = serde_json::from_slice::<Event>(line) else {
+            continue;
+        };
+        if !has_time {
+            has_time = true;
+            glance.elapsed_ms = event.elapsed_ms;
+        }
+        match event.kind {
+            EventKind::StepEnded { step, values, .. } if !has_step => {
+                has_step = true;
+                if glance.end.is_none() {
+                    glance.step = step;
+                }
+                glance.last.extend(values);
+            }
+            EventKind::EvalEnded { values, .. } if !has_eval => {
+                has_eval = true;
+                for (name, value) in values {
+                    glance.last.entry(name).or_insert(value);
+                }
+            }
+            EventKind::RunStarted {
+                mode, total_steps, ..
+            } if !has_start => {
+                has_start = true;
+                (glance.mode, glance.total_steps) = (mode, total_steps);
+            }
+            EventKind::RunEnded {
+                status,
+                exit_code,
+                reason,
+                steps,
+            } if !has_start && glance.end.is_none() => {
+                glance.step = steps;
+                glance.end = Some((status, exit_code, reason));
+            }
+            _ => {}
+        }
+        if has_step && has_eval && has_start {
+            break;
+        }
+    }
+    has_step
 }

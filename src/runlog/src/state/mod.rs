@@ -17,6 +17,8 @@ pub use intervals::Intervals;
 pub use liveness::{Glance, Liveness, SILENCE, glance, liveness};
 pub use summary::{LaneTime, Percentiles, Summary, val_reward};
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::{Event, EventKind, GpuSample, Lane, Level, Phase, RunStatus};
 use crate::number::{Number, Values};
 pub use crate::series::{Point, Series, SeriesSet};
@@ -30,7 +32,7 @@ pub const RECENT_LOG_LINES: usize = 2000;
 pub const RECENT_ALARMS: usize = 1000;
 
 /// What `RunStarted` said.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Started {
     pub experiment_name: String,
     pub mode: String,
@@ -42,7 +44,7 @@ pub struct Started {
 }
 
 /// What `RunEnded` said.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     pub status: RunStatus,
     pub exit_code: i32,
@@ -51,7 +53,7 @@ pub struct Ended {
     pub elapsed_ms: f64,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     pub lane: Lane,
     pub name: String,
@@ -61,7 +63,7 @@ pub struct Span {
 }
 
 /// All time spent in one lane.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LaneState {
     pub spans: u64,
     /// Sum of span lengths; parallel spans count each.
@@ -70,7 +72,7 @@ pub struct LaneState {
     pub busy: Intervals,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sync {
     pub elapsed_ms: f64,
     pub version: u64,
@@ -82,7 +84,7 @@ pub struct Sync {
     pub is_verified: bool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     pub elapsed_ms: f64,
     pub step: u64,
@@ -91,7 +93,7 @@ pub struct Evaluation {
     pub values: Values,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AlarmRecord {
     pub elapsed_ms: f64,
     pub name: String,
@@ -99,7 +101,7 @@ pub struct AlarmRecord {
     pub message: String,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogRecord {
     pub elapsed_ms: f64,
     pub level: Level,
@@ -107,7 +109,7 @@ pub struct LogRecord {
     pub message: String,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
     pub elapsed_ms: f64,
     pub step: u64,
@@ -117,7 +119,7 @@ pub struct Checkpoint {
 }
 
 /// The last host sample.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostSample {
     pub elapsed_ms: f64,
     pub cpu_percent: f64,
@@ -129,7 +131,7 @@ pub struct HostSample {
 }
 
 /// Rollouts so far, counted.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Rollouts {
     pub ended: u64,
     pub turns: u64,
@@ -147,17 +149,30 @@ pub struct Rollouts {
     pub current_ended: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
+/// When a phase began.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PhaseRecord {
+    pub elapsed_ms: f64,
+    pub phase: Phase,
+}
+
+/// Serializable without its series, for [`store`](crate::store): those lie in files of their own.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunState {
     pub started: Option<Started>,
     pub ended: Option<Ended>,
     pub phase: Option<Phase>,
+    /// Every phase so far, in order; a resumed run has some twice.
+    pub phases: Vec<PhaseRecord>,
+    /// When the run was continued in its own directory, ms.
+    pub resumes: Vec<f64>,
     /// Last step that ended.
     pub step: u64,
     pub policy_version: u64,
     /// Of the latest event, whatever its order.
     pub elapsed_ms: f64,
     /// Metric name to every value it had: of steps, evaluations, syncs (`weight_sync/*`) and host samples.
+    #[serde(skip)]
     pub series: SeriesSet,
     /// Of all batches so far: what [`XAxis::Tokens`](crate::series::XAxis) counts.
     pub total_tokens: f64,
@@ -180,6 +195,10 @@ pub struct RunState {
 }
 
 impl RunState {
+    /// Raised whenever [`RunState::apply`] does something else with some event, or a field is added, removed or moved:
+    /// states that an earlier fold left on disk are then made again. A test holds it to the fields.
+    pub(crate) const FOLD_VERSION: u32 = 1;
+
     /// The state after all of `events`.
     pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut state = Self::default();
@@ -208,6 +227,9 @@ impl RunState {
                 host,
                 seed,
             } => {
+                if self.started.is_some() {
+                    self.resumes.push(elapsed_ms);
+                }
                 self.started = Some(Started {
                     experiment_name: experiment_name.clone(),
                     mode: mode.clone(),
@@ -220,7 +242,13 @@ impl RunState {
                 // A run that goes on in its own directory is running again.
                 self.ended = None;
             }
-            EventKind::PhaseChanged { phase } => self.phase = Some(*phase),
+            EventKind::PhaseChanged { phase } => {
+                self.phase = Some(*phase);
+                self.phases.push(PhaseRecord {
+                    elapsed_ms,
+                    phase: *phase,
+                });
+            }
             EventKind::RolloutEnded {
                 step,
                 turns,

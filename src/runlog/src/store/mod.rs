@@ -1,13 +1,14 @@
 //! Projections of a run into Parquet: `metrics/*.parquet` from the events, `rollouts/step-000120.parquet` as they are made.
 //!
 //! ```text
-//!  events.jsonl ─► metrics/segment-000000.parquet, segment-000001.parquet, …   sealed, never changed, rebuildable
-//!  learner      ─► rollouts/step-000120.parquet                                one row a sample, the only copy
+//!  events.jsonl ─► metrics/steps-000000.parquet, evals-…, syncs-…, host-…   sealed, never changed, rebuildable
+//!  learner      ─► rollouts/step-000120.parquet                             one row a sample, the only copy
 //! ```
 //! Every file is written aside, fsynced and renamed into place. Knows Parquet and the run directory, no meaning.
 
-mod metrics;
 mod rollouts;
+mod seal;
+mod segments;
 
 #[cfg(test)]
 mod tests;
@@ -23,8 +24,9 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
-pub use metrics::{MetricPoint, project, read_metrics};
 pub use rollouts::{RolloutRow, read_rollouts, rollouts_path, write_rollouts};
+pub(crate) use seal::{SealedSeries, open_sealed};
+pub use seal::{Sealer, Sealing, follow, project};
 
 /// What went wrong with a projection; each names the file.
 #[derive(Debug, thiserror::Error)]
@@ -67,18 +69,28 @@ impl StoreError {
     }
 }
 
+const CREATED_BY: &str = concat!("lathe ", env!("CARGO_PKG_VERSION"));
+
+/// Of tables that people keep and copy.
+fn compressed() -> WriterProperties {
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_created_by(CREATED_BY.to_owned())
+        .build()
+}
+
 /// Writes one batch to `path`, aside and renamed.
-fn write_batch(path: &Path, batch: &RecordBatch) -> Result<(), StoreError> {
+fn write_batch(
+    path: &Path,
+    batch: &RecordBatch,
+    properties: WriterProperties,
+) -> Result<(), StoreError> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(StoreError::io("create", parent))?;
     }
     let aside = path.with_extension("parquet.tmp");
     let outcome = (|| {
         let file = File::create(&aside).map_err(StoreError::io("create", &aside))?;
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .set_created_by(concat!("lathe ", env!("CARGO_PKG_VERSION")).to_owned())
-            .build();
         let mut writer =
             ArrowWriter::try_new(file, Arc::clone(batch.schema_ref()), Some(properties))
                 .map_err(StoreError::parquet(path))?;

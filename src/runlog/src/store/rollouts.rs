@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
 
-use super::{StoreError, column, read_batches, write_batch};
+use super::{StoreError, column, compressed, read_batches, write_batch};
 use crate::run_dir::{RunDir, step_name};
 
 /// One sample as the learner used it. T: tokens after the prompt. `Option` lists are None where the algorithm has no such
@@ -80,7 +80,7 @@ pub fn write_rollouts(path: &Path, rows: &[RolloutRow]) -> Result<(), StoreError
             }
         }
     }
-    write_batch(path, &to_batch(rows))
+    write_batch(path, &to_batch(rows), compressed())
 }
 
 pub fn read_rollouts(path: &Path) -> Result<Vec<RolloutRow>, StoreError> {

@@ -1,0 +1,57 @@
+//! What had happened before an alarm began.
+
+use crate::state::RunState;
+
+/// Something that may be the cause.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    pub elapsed_ms: f64,
+    /// `checkpoint of step 40`, `evaluation at step 50`, `the run was resumed`
+    pub what: String,
+}
+
+/// The last of each kind before `since_ms`, newest first.
+pub(super) fn before(state: &RunState, since_ms: f64) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut add = |elapsed_ms: f64, what: String| {
+        if elapsed_ms <= since_ms {
+            changes.push(Change { elapsed_ms, what });
+        }
+    };
+    // Each is in the order of the log: the last that is not later.
+    if let Some(checkpoint) = state
+        .checkpoints
+        .iter()
+        .rev()
+        .find(|at| at.elapsed_ms <= since_ms)
+    {
+        add(
+            checkpoint.elapsed_ms,
+            format!("checkpoint of step {}", checkpoint.step),
+        );
+    }
+    if let Some(eval) = state
+        .evals
+        .iter()
+        .rev()
+        .find(|at| at.elapsed_ms <= since_ms)
+    {
+        add(eval.elapsed_ms, format!("evaluation at step {}", eval.step));
+    }
+    if let Some(phase) = state
+        .phases
+        .iter()
+        .rev()
+        .find(|at| at.elapsed_ms <= since_ms)
+    {
+        add(
+            phase.elapsed_ms,
+            format!("phase {} began", phase.phase.name()),
+        );
+    }
+    if let Some(start) = state.resumes.iter().rev().find(|at| **at <= since_ms) {
+        add(*start, "the run was resumed".to_owned());
+    }
+    changes.sort_by(|a, b| b.elapsed_ms.total_cmp(&a.elapsed_ms));
+    changes
+}
