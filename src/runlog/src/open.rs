@@ -42,7 +42,9 @@ pub struct Opening {
 
 impl Opening {
     pub fn start(run_dir: &RunDir) -> Self {
-        let (sealed, state, offset, problem) = match open_sealed(run_dir) {
+        // Once more after an error: a live run may have been sealed between two of the reads.
+        let found = open_sealed(run_dir).or_else(|_| open_sealed(run_dir));
+        let (sealed, state, offset, problem) = match found {
             Ok(Some((series, state, offset))) => (Some(series), state, offset, None),
             Ok(None) => (None, RunState::default(), 0, None),
             Err(error) => (None, RunState::default(), 0, Some(error)),

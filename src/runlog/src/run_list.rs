@@ -9,9 +9,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::filter::{Reduce, RunFacts};
 use crate::notes::Notes;
 use crate::run_dir::{RunDir, RunDirError};
-use crate::state::{Glance, glance, liveness};
+use crate::state::{Glance, RunState, glance, liveness};
 
 /// Size and time of a file: when both are what they were, so is the file.
 type Stamp = Option<(u64, SystemTime)>;
@@ -210,10 +211,79 @@ impl Entry {
     }
 }
 
+/// An entry as a filter sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    pub entry: &'a Entry,
+    /// The run's experiment as JSON; `Null` when it cannot be read.
+    pub config: &'a serde_json::Value,
+    /// The run's state, where it is open anyway: without it only the last values in sight are known.
+    pub state: Option<&'a RunState>,
+    pub now: SystemTime,
+}
+
+impl RunFacts for Facts<'_> {
+    fn name(&self) -> &str {
+        self.entry.run_dir.name()
+    }
+
+    fn state(&self) -> &str {
+        self.entry.glance.liveness.word()
+    }
+
+    fn host(&self) -> &str {
+        &self.entry.run_dir.info().host
+    }
+
+    fn mode(&self) -> &str {
+        &self.entry.glance.mode
+    }
+
+    fn note(&self) -> &str {
+        &self.entry.notes.note
+    }
+
+    fn has_tag(&self, tag: &str) -> bool {
+        self.entry.notes.tags().contains(tag)
+    }
+
+    fn step(&self) -> u64 {
+        self.entry.glance.step
+    }
+
+    fn age_s(&self) -> f64 {
+        let now = self
+            .now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        now.as_secs_f64() - self.entry.run_dir.info().started_at.as_millisecond() as f64 / 1e3
+    }
+
+    fn config(&self) -> &serde_json::Value {
+        self.config
+    }
+
+    fn metric_names(&self) -> Vec<&str> {
+        match self.state {
+            Some(state) => state.series.names().collect(),
+            None => self.entry.glance.last.keys().map(String::as_str).collect(),
+        }
+    }
+
+    fn metric(&self, name: &str, reduce: Reduce) -> Option<f64> {
+        match (self.state, reduce) {
+            (Some(state), _) => reduce.of(name, state.series.get(name)?),
+            (None, Reduce::Last) => Some(self.entry.glance.last.get(name)?.0),
+            (None, _) => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::event::{Event, EventKind, RunStatus};
+    use crate::filter::Filter;
     use crate::number::Number;
     use crate::run_dir::NewRun;
     use crate::state::Liveness;
@@ -287,6 +357,20 @@ mod tests {
         notes.add_tag("good").unwrap();
         notes.write(&second).unwrap();
         assert!(list.refresh(now));
+        let facts = |entry| Facts {
+            entry,
+            config: &serde_json::Value::Null,
+            state: None,
+            now,
+        };
+        let filter = Filter::parse("tag:good actor/lr=5 step<9 state:running age<1h").unwrap();
+        let found: Vec<&str> = list
+            .entries()
+            .iter()
+            .filter(|entry| filter.matches(&facts(*entry)))
+            .map(|entry| entry.run_dir.name())
+            .collect();
+        assert_eq!(found, [second.name()]);
         let tagged = list
             .entries()
             .iter()

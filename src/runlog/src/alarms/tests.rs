@@ -138,6 +138,20 @@ fn a_run_that_learns_raises_nothing() {
     assert_eq!((run.alarms.active(), run.alarms.past()), (&[][..], &[][..]));
 }
 
+/// A real one, with the noise of batches of 128 and of a busy machine, and evaluations beside some syncs.
+#[test]
+fn the_shipped_quickstart_raises_nothing_at_any_moment() {
+    let log = include_str!("../../tests/golden/quickstart-events.jsonl");
+    let mut state = RunState::default();
+    let mut alarms = Alarms::new(Limits::default());
+    for line in log.lines() {
+        state.apply(&serde_json::from_str(line).unwrap());
+        alarms.follow(&state);
+        assert_eq!(alarms.active(), [], "at step {}", state.step);
+    }
+    assert_eq!((state.step, state.alarm_count), (80, 6));
+}
+
 #[test]
 fn kl_that_jumps_is_an_alarm_until_it_is_back() {
     let mut run = Run::new();

@@ -18,6 +18,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 pub use metric::{ALIASES, Resolved, resolve};
+
+use crate::series::Series;
 /// What a filter may ask of a run.
 pub trait RunFacts {
     fn name(&self) -> &str;
@@ -51,6 +53,31 @@ pub enum Reduce {
     Best,
     /// Mean of the last so many finite values.
     Mean(usize),
+}
+
+impl Reduce {
+    /// This number of a series. None: there is no finite value; or it is [`Reduce::Best`] of a metric (by its `name`) of
+    /// which no way is better. The last value is given as it is, NaN too.
+    pub fn of(self, name: &str, series: Series<'_>) -> Option<f64> {
+        let bounds = || series.bounds(0..series.len());
+        match metric::directed(name, self)? {
+            Self::Last => Some(series.last()?.value.0),
+            Self::First => Some(series.first()?.value.0),
+            Self::Min => Some(bounds()?.min),
+            Self::Max | Self::Best => Some(bounds()?.max),
+            Self::Mean(count) => {
+                let finite = series
+                    .values()
+                    .iter()
+                    .rev()
+                    .filter(|value| value.is_finite());
+                let (sum, count) = finite
+                    .take(count)
+                    .fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
+                (count > 0).then(|| sum / f64::from(count))
+            }
+        }
+    }
 }
 
 /// A filter, read and ready.

@@ -248,6 +248,35 @@ fn every_alias_stands_for_metrics_that_are_declared() {
 }
 
 #[test]
+fn each_reduction_of_a_series_is_the_number_it_names() {
+    use crate::series::{RowHead, SeriesSet, Source};
+    let mut set = SeriesSet::default();
+    for value in [3.0, 1.0, f64::NAN, 5.0, 4.0] {
+        let names = ["critic/score/mean", "actor/entropy", "weight_sync/total_ms"];
+        set.push_row(
+            Source::Steps,
+            RowHead::default(),
+            names.map(|name| (name, value)),
+        );
+    }
+    let of = |name: &str, reduce: Reduce| reduce.of(name, set.get(name).unwrap());
+    for (reduce, number) in [
+        (Reduce::Last, 4.0),
+        (Reduce::First, 3.0),
+        (Reduce::Min, 1.0),
+        (Reduce::Max, 5.0),
+        (Reduce::Mean(2), 4.5),
+        (Reduce::Mean(3), 10.0 / 3.0),
+        (Reduce::Mean(100), 13.0 / 4.0),
+    ] {
+        assert_eq!(of("actor/entropy", reduce), Some(number), "{reduce:?}");
+    }
+    assert_eq!(of("critic/score/mean", Reduce::Best), Some(5.0));
+    assert_eq!(of("weight_sync/total_ms", Reduce::Best), Some(1.0));
+    assert_eq!(of("actor/entropy", Reduce::Best), None);
+}
+
+#[test]
 fn words_are_given_for_ranking() {
     let filter = Filter::parse("sort -calc state:run \"a b\"").unwrap();
     assert_eq!(filter.words().collect::<Vec<_>>(), ["sort", "a b"]);
