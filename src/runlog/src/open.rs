@@ -16,8 +16,10 @@ pub struct Opened {
     pub state: RunState,
     /// Where the log goes on: read it for what comes.
     pub tail: Tail,
-    /// Lines that are no events, of what was read as a log; those in sealed segments are not counted again.
+    /// Lines that are no events, of what was read as a log.
     pub bad_lines: Vec<BadLine>,
+    /// How many more are in the part that was sealed.
+    pub sealed_bad_lines: u64,
     /// Why the sealed segments could not be used, when there are some.
     pub problem: Option<StoreError>,
 }
@@ -44,19 +46,26 @@ impl Opening {
     pub fn start(run_dir: &RunDir) -> Self {
         // Once more after an error: a live run may have been sealed between two of the reads.
         let found = open_sealed(run_dir).or_else(|_| open_sealed(run_dir));
-        let (sealed, state, offset, problem) = match found {
-            Ok(Some((series, state, offset))) => (Some(series), state, offset, None),
-            Ok(None) => (None, RunState::default(), 0, None),
-            Err(error) => (None, RunState::default(), 0, Some(error)),
+        let (sealed, problem) = match found {
+            Ok(sealed) => (sealed, None),
+            Err(error) => (None, Some(error)),
         };
+        let mut opened = Opened {
+            state: RunState::default(),
+            tail: Tail::new(run_dir.events_path()),
+            bad_lines: Vec::new(),
+            sealed_bad_lines: 0,
+            problem,
+        };
+        let sealed = sealed.map(|sealed| {
+            opened.state = sealed.state;
+            opened.tail = Tail::from_offset(run_dir.events_path(), sealed.events_offset);
+            opened.sealed_bad_lines = sealed.bad_lines;
+            sealed.series
+        });
         Self {
             sealed,
-            opened: Opened {
-                state,
-                tail: Tail::from_offset(run_dir.events_path(), offset),
-                bad_lines: Vec::new(),
-                problem,
-            },
+            opened,
             run_dir: run_dir.clone(),
         }
     }
@@ -76,6 +85,7 @@ impl Opening {
                     self.sealed = None;
                     self.opened.state = RunState::default();
                     self.opened.tail = Tail::new(self.run_dir.events_path());
+                    self.opened.sealed_bad_lines = 0;
                     self.opened.problem = Some(error);
                 }
             }
@@ -84,6 +94,7 @@ impl Opening {
         if batch.restarted {
             self.opened.state = RunState::default();
             self.opened.bad_lines.clear();
+            self.opened.sealed_bad_lines = 0;
         }
         for event in &batch.events {
             self.opened.state.apply(event);

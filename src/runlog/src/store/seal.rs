@@ -44,6 +44,8 @@ struct Index {
     segments: u64,
     /// Bytes of `events.jsonl` that the segments hold; always the start of a line.
     events_offset: u64,
+    /// Lines among them that are no events.
+    bad_lines: u64,
     /// Of the [`CHECKED_BYTES`] before that: tells another log from a longer one.
     log_crc: u32,
     /// Of the state file.
@@ -117,10 +119,20 @@ pub(crate) struct SealedSeries {
     rows: [usize; 4],
 }
 
-/// What is sealed: its series, the state without them, and the byte of the log it goes to. None: nothing is sealed.
-pub(crate) fn open_sealed(
-    run_dir: &RunDir,
-) -> Result<Option<(SealedSeries, RunState, u64)>, StoreError> {
+/// What is sealed of a run, to be opened.
+#[derive(Debug)]
+pub(crate) struct OpenedSealed {
+    pub(crate) series: SealedSeries,
+    /// The fold without its series.
+    pub(crate) state: RunState,
+    /// Bytes of the log that this holds.
+    pub(crate) events_offset: u64,
+    /// Lines among them that are no events.
+    pub(crate) bad_lines: u64,
+}
+
+/// None: nothing is sealed.
+pub(crate) fn open_sealed(run_dir: &RunDir) -> Result<Option<OpenedSealed>, StoreError> {
     let Some(Sealed { index, state }) = sealed(run_dir)? else {
         return Ok(None);
     };
@@ -130,12 +142,16 @@ pub(crate) fn open_sealed(
             rows[source as usize] += file.rows;
         }
     }
-    let series = SealedSeries {
-        directory: run_dir.metrics_dir(),
-        files: index.files.into_iter(),
-        rows,
-    };
-    Ok(Some((series, state, index.events_offset)))
+    Ok(Some(OpenedSealed {
+        series: SealedSeries {
+            directory: run_dir.metrics_dir(),
+            files: index.files.into_iter(),
+            rows,
+        },
+        state,
+        events_offset: index.events_offset,
+        bad_lines: index.bad_lines,
+    }))
 }
 
 impl SealedSeries {
@@ -168,6 +184,8 @@ pub struct Sealer {
     /// All that was read; `series` has only what is not sealed yet.
     state: RunState,
     tail: Tail,
+    /// Bad lines before the place where `tail` began.
+    bad_lines_before: u64,
 }
 
 impl Sealer {
@@ -190,6 +208,7 @@ impl Sealer {
                 version: version(),
                 segments: 0,
                 events_offset: 0,
+                bad_lines: 0,
                 log_crc: 0,
                 state_crc: 0,
                 files: Vec::new(),
@@ -198,6 +217,7 @@ impl Sealer {
         };
         Ok(Self {
             tail: Tail::from_offset(run_dir.events_path(), index.events_offset),
+            bad_lines_before: index.bad_lines,
             directory,
             index,
             state,
@@ -217,6 +237,7 @@ impl Sealer {
                 clear(&self.directory)?;
                 self.index.segments = 0;
                 self.index.events_offset = 0;
+                self.bad_lines_before = 0;
                 self.index.files.clear();
                 self.state = RunState::default();
             }
@@ -250,6 +271,7 @@ impl Sealer {
         let mut index = self.index.clone();
         index.segments += 1;
         index.events_offset = offset;
+        index.bad_lines = self.bad_lines_before + self.tail.bad_lines();
         index.log_crc = log_crc;
         index.state_crc = crc32c::crc32c(&state);
         index.files.extend(files);

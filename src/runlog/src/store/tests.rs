@@ -207,6 +207,7 @@ proptest! {
         prop_assert!(opened.state.series == expected.series);
         prop_assert_eq!(format!("{:?}", &opened.state), format!("{:?}", &expected));
         prop_assert_eq!(opened.tail.offset(), bytes.len() as u64);
+        prop_assert_eq!(opened.sealed_bad_lines + opened.bad_lines.len() as u64, 1);
     }
 }
 
