@@ -118,6 +118,7 @@ impl App {
         if !std::mem::take(&mut self.is_data_new) {
             return Vec::new();
         }
+        self.shared.front = self.page;
         let mut effects = Vec::new();
         for page in PageId::ALL {
             effects.extend(
@@ -315,6 +316,11 @@ impl App {
                     self.modal = Some(Modal::Problem(problem));
                 }
                 super::shared::Wish::MarkedChanged => effects.extend(self.open_what_is_shown()),
+                super::shared::Wish::Logs { elapsed_ms } => {
+                    effects.extend(self.go(PageId::Logs));
+                    let jump = PageMessage::Logs(pages::logs::Message::JumpTo { elapsed_ms });
+                    effects.extend(self.message(Message::Page(jump)));
+                }
                 super::shared::Wish::Edit(path) => {
                     effects.extend(self.go(PageId::Config));
                     let open = PageMessage::Config(pages::config::Message::Open(path));
@@ -332,6 +338,7 @@ impl App {
 
     fn go(&mut self, page: PageId) -> Vec<Effect> {
         self.page = page;
+        self.shared.front = page;
         let effects = self
             .pages
             .get_mut(page)
@@ -709,6 +716,7 @@ impl App {
 
     fn layout(&self, area: Rect) -> Parts {
         let replay_rows = u16::from(self.shared.replay.is_some() && area.height > 6);
+        // Pages know their room from `Shared::page_area`, which says the same.
         let [header, page, replay, footer] = Layout::vertical([
             Constraint::Length(1),
             Constraint::Min(1),

@@ -146,6 +146,7 @@ pub fn open(options: Options, terminal: Terminal) -> Result<i32, Failure> {
         kept,
         columns,
         rows,
+        front: PageId::Runs,
         now: Timestamp::now(),
         runs: RunList::default(),
         open: std::collections::BTreeMap::new(),

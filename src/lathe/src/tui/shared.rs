@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use ratatui::layout::Rect;
 use ratatui::style::Style;
 use runlog::RunState;
 use runlog::run_dir::{RunDir, RunInfo};
@@ -224,6 +225,8 @@ pub struct Shared {
     pub kept: PageState,
     pub columns: u16,
     pub rows: u16,
+    /// The page that is on the screen: others need not read what they do not show.
+    pub front: PageId,
     /// Of the last batch of actions.
     pub now: Timestamp,
     pub runs: RunList,
@@ -254,6 +257,10 @@ pub enum Wish {
     MarkedChanged,
     Confirm(Confirm),
     Problem(Problem),
+    /// Show the log around this moment of the run on page Logs.
+    Logs {
+        elapsed_ms: f64,
+    },
     /// Edit this experiment on page Config.
     Edit(PathBuf),
     /// Prepare this run's experiment on page Launch.
@@ -263,6 +270,14 @@ pub enum Wish {
 impl Shared {
     pub fn style(&self, role: Role) -> Style {
         self.theme.style(role)
+    }
+
+    /// Where the page on the screen is drawn: all but header, replay bar and footer. For pages whose keys depend on the room.
+    pub fn page_area(&self) -> Rect {
+        let replay = u16::from(self.replay.is_some() && self.rows > 6);
+        let footer = u16::from(self.rows > 3);
+        let height = self.rows.saturating_sub(1 + replay + footer).max(1);
+        Rect::new(0, 1, self.columns, height)
     }
 
     /// The run that the pages show, if it is open.

@@ -270,6 +270,7 @@ pub fn shared() -> Shared {
         kept: PageState::default(),
         columns: 120,
         rows: 40,
+        front: super::pages::PageId::Runs,
         now: Timestamp::from_second(NOW).unwrap(),
         runs: super::shared::RunList {
             is_read: true,

@@ -6,6 +6,7 @@
 
 mod intervals;
 mod liveness;
+pub mod steps;
 mod summary;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub use intervals::Intervals;
 pub use liveness::{Glance, Liveness, SILENCE, glance, liveness};
+pub use steps::{Stall, StepTimes, Steps};
 pub use summary::{LaneTime, Percentiles, Summary, val_reward};
 
 use serde::{Deserialize, Serialize};
@@ -179,6 +181,8 @@ pub struct RunState {
     pub evals: Vec<Evaluation>,
     pub lanes: BTreeMap<Lane, LaneState>,
     pub recent_spans: VecDeque<Span>,
+    /// When each step ended, and who waited for what.
+    pub steps: Steps,
     pub syncs: Vec<Sync>,
     pub alarms: VecDeque<AlarmRecord>,
     pub alarm_count: u64,
@@ -197,7 +201,7 @@ pub struct RunState {
 impl RunState {
     /// Raised whenever [`RunState::apply`] does something else with some event, or a field is added, removed or moved:
     /// states that an earlier fold left on disk are then made again. A test holds it to the fields.
-    pub(crate) const FOLD_VERSION: u32 = 1;
+    pub(crate) const FOLD_VERSION: u32 = 2;
 
     /// The state after all of `events`.
     pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
@@ -409,6 +413,7 @@ impl RunState {
             }
             EventKind::Unknown => self.unknown_events += 1,
         }
+        self.steps.apply(event, &self.recent_spans);
         let source = match &event.kind {
             EventKind::WeightsSynced { .. } => Source::Syncs,
             EventKind::HostSampled { .. } => Source::Host,

@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
-pub use rollouts::{RolloutRow, read_rollouts, rollouts_path, write_rollouts};
+pub use rollouts::{RolloutRow, any_rollout_group, read_rollouts, rollouts_path, write_rollouts};
 pub(crate) use seal::{SealedSeries, open_sealed};
 pub use seal::{Sealer, Sealing, follow, project};
 
@@ -111,6 +111,20 @@ fn read_batches(path: &Path) -> Result<Vec<RecordBatch>, StoreError> {
     let file = File::open(path).map_err(StoreError::io("open", path))?;
     ParquetRecordBatchReaderBuilder::try_new(file)
         .and_then(ParquetRecordBatchReaderBuilder::build)
+        .map_err(StoreError::parquet(path))?
+        .map(|batch| batch.map_err(|error| StoreError::shape(path, error.to_string())))
+        .collect()
+}
+
+/// Every batch of a Parquet file with only these columns, those that exist.
+fn read_columns(path: &Path, names: &[&str]) -> Result<Vec<RecordBatch>, StoreError> {
+    let file = File::open(path).map_err(StoreError::io("open", path))?;
+    let builder =
+        ParquetRecordBatchReaderBuilder::try_new(file).map_err(StoreError::parquet(path))?;
+    let columns = ProjectionMask::columns(builder.parquet_schema(), names.iter().copied());
+    builder
+        .with_projection(columns)
+        .build()
         .map_err(StoreError::parquet(path))?
         .map(|batch| batch.map_err(|error| StoreError::shape(path, error.to_string())))
         .collect()

@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
 
-use super::{StoreError, column, compressed, read_batches, write_batch};
+use super::{StoreError, column, compressed, read_batches, read_columns, write_batch};
 use crate::run_dir::{RunDir, step_name};
 
 /// One sample as the learner used it. T: tokens after the prompt. `Option` lists are None where the algorithm has no such
@@ -89,6 +89,25 @@ pub fn read_rollouts(path: &Path) -> Result<Vec<RolloutRow>, StoreError> {
         from_batch(&batch, path, &mut rows)?;
     }
     Ok(rows)
+}
+
+/// Whether the dialogue of any group is what is looked for; `is_wanted` gets the messages of each group's first sample as
+/// JSON text. Reads two columns only.
+pub fn any_rollout_group(
+    path: &Path,
+    mut is_wanted: impl FnMut(&str) -> bool,
+) -> Result<bool, StoreError> {
+    let mut seen = std::collections::HashSet::new();
+    for batch in read_columns(path, &["uid", "messages"])? {
+        let uids: &StringArray = column(&batch, "uid", path)?;
+        let messages: &StringArray = column(&batch, "messages", path)?;
+        for row in 0..batch.num_rows() {
+            if seen.insert(uids.value(row).to_owned()) && is_wanted(messages.value(row)) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 fn texts<'a>(values: impl Iterator<Item = &'a String>) -> ArrayRef {

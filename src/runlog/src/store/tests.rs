@@ -272,7 +272,7 @@ fn the_sealed_state_is_the_one_of_this_fold_version() {
     let bytes = postcard::to_allocvec(&state).unwrap();
     assert_eq!(
         (RunState::FOLD_VERSION, crc32c::crc32c(&bytes)),
-        (1, 3_718_707_358)
+        (2, 1_956_249_115)
     );
 }
 
@@ -354,4 +354,24 @@ fn a_file_that_is_no_rollouts_file_is_an_error_that_names_it() {
     project(&run_dir, true).unwrap();
     let error = read_rollouts(&run_dir.metrics_dir().join("steps-000000.parquet")).unwrap_err();
     assert!(error.to_string().contains("there is no column"), "{error}");
+}
+
+#[test]
+fn each_group_is_looked_at_once() {
+    let (_root, run_dir) = run();
+    let path = rollouts_path(&run_dir, 3);
+    let twin = |sample| RolloutRow {
+        uid: "a".to_owned(),
+        ..row(sample, 2)
+    };
+    write_rollouts(&path, &[twin(0), twin(1), row(2, 2)]).unwrap();
+    let mut looked = 0;
+    let found = any_rollout_group(&path, |messages| {
+        assert!(messages.contains("2 + 2"));
+        looked += 1;
+        false
+    });
+    assert!(!found.unwrap());
+    assert_eq!(looked, 2);
+    assert!(any_rollout_group(&path, |_| true).unwrap());
 }

@@ -160,8 +160,9 @@ impl Theme {
             (Role::Grid, Modifier::DIM),
         ] {
             let style = &mut theme.styles[role as usize];
-            if style.add_modifier.is_empty() {
-                style.add_modifier = modifier;
+            // The selection is told from what is bold anyway.
+            if style.add_modifier.is_empty() || role == Role::Selection {
+                style.add_modifier |= modifier;
             }
         }
         theme

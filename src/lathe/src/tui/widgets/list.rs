@@ -30,6 +30,12 @@ impl ListState {
         self.selected = row;
     }
 
+    /// Keeps the same rows on screen after `by` rows came (or went, when negative) before them.
+    pub fn shift(&mut self, by: isize) {
+        self.selected = self.selected.saturating_add_signed(by);
+        self.top = self.top.saturating_add_signed(by);
+    }
+
     /// Moves within `length` rows of which `visible` are on screen.
     pub fn go(&mut self, by: Move, length: usize, visible: usize) {
         let now = self.selected(length);

@@ -67,6 +67,67 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
+/// Whether `needle` occurs: any letter case, unless `needle` has capitals. An empty one never does.
+pub fn finds(text: &str, needle: &str) -> bool {
+    !matches(text, needle).is_empty()
+}
+
+/// Byte ranges of `needle` in `text`, not overlapping; cases as in [`finds`].
+pub fn matches(text: &str, needle: &str) -> Vec<std::ops::Range<usize>> {
+    if needle.is_empty() {
+        return Vec::new();
+    }
+    if needle.chars().any(char::is_uppercase) {
+        return text
+            .match_indices(needle)
+            .map(|(at, found)| at..at + found.len())
+            .collect();
+    }
+    // Character by character, since lower case may have another length than upper case.
+    let wanted: Vec<char> = needle.chars().flat_map(char::to_lowercase).collect();
+    let mut found = Vec::new();
+    let mut from = 0;
+    while from < text.len() {
+        match match_length(&text[from..], &wanted) {
+            Some(length) => {
+                found.push(from..from + length);
+                from += length;
+            }
+            None => from += text[from..].chars().next().map_or(1, char::len_utf8),
+        }
+    }
+    found
+}
+
+/// Bytes at the start of `text` that are `wanted` in lower case.
+fn match_length(text: &str, wanted: &[char]) -> Option<usize> {
+    let mut left = wanted;
+    for (at, c) in text.char_indices() {
+        if left.is_empty() {
+            return Some(at);
+        }
+        for lower in c.to_lowercase() {
+            left = left.strip_prefix(&[lower])?;
+        }
+    }
+    left.is_empty().then_some(text.len())
+}
+
+/// `text` in lines of at most `columns` columns, broken between words where that is possible. Control characters are made
+/// visible; an empty line stays one.
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let line = printable(&line.replace('\t', "    "));
+        let wrapped = textwrap::wrap(line.trim_end(), columns.max(1));
+        if wrapped.is_empty() {
+            lines.push(String::new());
+        }
+        lines.extend(wrapped.into_iter().map(std::borrow::Cow::into_owned));
+    }
+    lines
+}
+
 /// Three significant digits: `0.0123`, `12.3`, `1.23e-6`, `12.3k`, `NaN`.
 pub fn number(value: f64) -> String {
     if value.is_nan() {
@@ -222,6 +283,33 @@ mod tests {
     #[test]
     fn data_cannot_steer_the_terminal() {
         assert!(!printable("a\x1b[2Jb\u{9b}").chars().any(char::is_control));
+    }
+
+    #[test]
+    fn small_letters_find_all_and_capitals_only_themselves() {
+        assert_eq!(matches("aXax", "ax"), [0..2, 2..4]);
+        assert_eq!(matches("aXax", "aX"), [0..2]);
+        assert_eq!(matches("ÄrgerÄ", "ä"), [0..2, 6..8]);
+        assert!(!finds("abc", "") && !finds("", "a"));
+        assert_eq!(matches("aaa", "aa"), [0..2]);
+    }
+
+    #[test]
+    fn wrapped_lines_fit_and_keep_every_word() {
+        let text = "one two  three\n\n  fourfivesixseven 日本語日本語\tx\x1b[31m";
+        for columns in 1..20 {
+            let lines = wrap(text, columns);
+            assert!(
+                lines.iter().all(|line| width(line) <= columns.max(2)),
+                "{lines:?}"
+            );
+            let letters = |text: &str| text.split_whitespace().collect::<String>();
+            assert_eq!(
+                letters(&lines.concat()),
+                letters(&printable(&text.replace('\n', " ")))
+            );
+            assert!(lines.contains(&String::new()));
+        }
     }
 
     #[test]

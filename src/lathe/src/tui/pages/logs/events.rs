@@ -1,0 +1,145 @@
+//! The run's events as lines of a log: what the trainer said, alarms, phases, evaluations, checkpoints, the end.
+
+use runlog::RunState;
+use runlog::event::{Phase, RunStatus};
+use runlog::state::{RECENT_LOG_LINES, val_reward};
+
+use super::line::{Line, Severity};
+use crate::tui::widgets::text;
+
+/// What tells that the lines are no longer those of the state: counts of everything they are made of.
+pub fn fingerprint(state: &RunState) -> [u64; 8] {
+    [
+        state.alarm_count,
+        state.log_lines.len() as u64,
+        state
+            .log_lines
+            .back()
+            .map_or(0, |line| line.elapsed_ms.to_bits()),
+        state.phases.len() as u64 + state.resumes.len() as u64,
+        state.checkpoints.len() as u64,
+        state.evals.len() as u64,
+        u64::from(state.ended.is_some()) + 2 * u64::from(state.started.is_some()),
+        state.syncs.iter().filter(|sync| !sync.is_verified).count() as u64,
+    ]
+}
+
+/// Every line, in the order of time.
+pub fn lines(state: &RunState) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut push = |elapsed_ms: f64, severity: Severity, source: &str, text: String| {
+        lines.push(Line {
+            id: 0,
+            elapsed_ms: Some(elapsed_ms),
+            severity,
+            source: text::printable(source),
+            text: text::printable(&text),
+        });
+    };
+    if let Some(started) = &state.started {
+        let said = format!(
+            "{} ({}) starts: {} steps, {} parameters, seed {}, pid {} on {}",
+            started.experiment_name,
+            started.mode,
+            started.total_steps,
+            text::number(started.parameters as f64),
+            started.seed,
+            started.pid,
+            started.host
+        );
+        // Its own time is not kept: it is the start.
+        push(0.0, Severity::Info, "run", said);
+    }
+    for record in &state.phases {
+        let said = phase_word(record.phase).to_owned();
+        push(record.elapsed_ms, Severity::Debug, "phase", said);
+    }
+    for elapsed_ms in &state.resumes {
+        let said = "continued in its own directory".to_owned();
+        push(*elapsed_ms, Severity::Info, "run", said);
+    }
+    for line in &state.log_lines {
+        push(
+            line.elapsed_ms,
+            line.level.into(),
+            &line.target,
+            line.message.clone(),
+        );
+    }
+    for alarm in &state.alarms {
+        let step = alarm
+            .step
+            .map_or_else(String::new, |step| format!(" (step {step})"));
+        push(
+            alarm.elapsed_ms,
+            Severity::Warning,
+            "alarm",
+            format!("{}{step}: {}", alarm.name, alarm.message),
+        );
+    }
+    for sync in state.syncs.iter().filter(|sync| !sync.is_verified) {
+        let said = format!(
+            "the weights of version {} did not arrive as they were sent (canary differs by {} nats)",
+            sync.version,
+            text::number(sync.canary_max_diff_nats.0)
+        );
+        push(sync.elapsed_ms, Severity::Error, "weight sync", said);
+    }
+    for eval in &state.evals {
+        let reward = val_reward(eval).map_or_else(String::new, |reward| {
+            format!(", reward {}", text::number(reward))
+        });
+        let said = format!("step {}: {} samples{reward}", eval.step, eval.samples);
+        push(eval.elapsed_ms, Severity::Info, "eval", said);
+    }
+    for checkpoint in &state.checkpoints {
+        let said = format!(
+            "{}, {} in {} ms",
+            checkpoint.path,
+            text::bytes(checkpoint.bytes as f64),
+            text::number(checkpoint.save_ms)
+        );
+        push(checkpoint.elapsed_ms, Severity::Info, "checkpoint", said);
+    }
+    if let Some(ended) = &state.ended {
+        let (severity, word) = match ended.status {
+            RunStatus::Completed => (Severity::Info, "completed"),
+            RunStatus::Stopped => (Severity::Info, "stopped"),
+            RunStatus::Failed => (Severity::Error, "failed"),
+            RunStatus::Other => (Severity::Warning, "ended"),
+        };
+        let said = format!(
+            "{word} after {} steps, exit code {}: {}",
+            ended.steps, ended.exit_code, ended.reason
+        );
+        push(ended.elapsed_ms, severity, "run", said);
+    }
+    // Stable: what happened at one moment stays in the order above.
+    lines.sort_by(|a, b| {
+        let time = |line: &Line| line.elapsed_ms.unwrap_or_default();
+        time(a).total_cmp(&time(b))
+    });
+    // Ids stay the same when older lines are gone: the moment in microseconds, and a count within it.
+    let mut before = 0;
+    for line in &mut lines {
+        let micros = (line.elapsed_ms.unwrap_or_default() * 1e3) as u64;
+        line.id = (micros << 16).max(before + 1);
+        before = line.id;
+    }
+    lines
+}
+
+/// Said above the first line when older ones are gone from the fold.
+pub fn is_cut(state: &RunState) -> bool {
+    state.log_lines.len() >= RECENT_LOG_LINES
+}
+
+fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Setup => "setup: loading model, tokenizer and data",
+        Phase::Sft => "supervised warm-up",
+        Phase::Train => "training",
+        Phase::Finish => "finishing: last evaluation and checkpoint",
+        Phase::Other => "a phase of a newer version",
+    }
+}

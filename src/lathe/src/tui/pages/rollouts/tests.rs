@@ -1,0 +1,550 @@
+use std::path::{Path, PathBuf};
+
+use dialogue::tokenizer::{Tokenizer, Trust};
+use runlog::run_dir::RunDir;
+use runlog::store::{self, RolloutRow};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::tui::bindings;
+use crate::tui::testing::{Bench, sample_run_in};
+
+/// A tokenizer that lies in the repository.
+fn model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../dialogue/tests/data/models/tiny-qwen2-tied")
+}
+
+/// Rollouts of a step: three prompts of four samples; one prompt is the same at every step, one group is all equal.
+fn rows(step: u64) -> Vec<RolloutRow> {
+    let tokenizer = Tokenizer::load(&model()).unwrap();
+    let ids = |text: &str| tokenizer.encode(text, Trust::Template, false).unwrap();
+    let mut rows = Vec::new();
+    for prompt in 0..3_u64 {
+        let (a, b) = match prompt {
+            0 => (96, 66),
+            other => (10 * other + step, 7),
+        };
+        for sample in 0..4_u32 {
+            let is_right = prompt != 1 && (sample + step as u32) % 2 == 0;
+            let is_guess = sample == 3;
+            let answer = if is_right { a * b + 16 } else { a * b };
+            let question = format!("{a}*{b}+16=");
+            let mut messages = vec![json!({"role": "user", "content": question})];
+            let mut tools = Vec::new();
+            if !is_guess {
+                let call =
+                    json!({"name": "calculator", "arguments": {"expression": format!("{a}*{b}")}});
+                messages.push(json!({"role": "assistant", "content": "First the product.", "tool_calls": [call]}));
+                let failed = sample == 2;
+                let result = if failed {
+                    "error: expected a digit".to_owned()
+                } else {
+                    (a * b).to_string()
+                };
+                messages.push(json!({"role": "tool", "content": result}));
+                tools.push(json!({
+                    "name": "calculator", "arguments": {"expression": format!("{a}*{b}")}, "result": result,
+                    "failed": failed, "failure": failed.then_some("bad_arguments"), "reward": null,
+                    "metrics": {}, "elapsed_ms": 0.31 + f64::from(sample)
+                }));
+            }
+            messages
+                .push(json!({"role": "assistant", "content": format!("The answer is {answer}.")}));
+            let prompt_ids = ids(&question);
+            let drawn = ids(&format!("The answer is {answer}."));
+            let tool = if is_guess { Vec::new() } else { ids("6336\n") };
+            let response_ids: Vec<u32> = tool.iter().chain(&drawn).copied().collect();
+            let tokens = response_ids.len();
+            let behavior: Vec<f32> = (0..tokens)
+                .map(|token| {
+                    if token < tool.len() {
+                        0.0
+                    } else {
+                        -0.05 * (token as f32 + 1.0)
+                    }
+                })
+                .collect();
+            let score = (sample != 1 || prompt != 2).then_some(f64::from(u8::from(is_right)));
+            rows.push(RolloutRow {
+                uid: format!("train-{step}-{prompt}"),
+                sample,
+                step,
+                data_source: "lathe/calc".to_owned(),
+                row_index: 400 + prompt,
+                messages: serde_json::to_string(&messages).unwrap(),
+                prompt_ids,
+                response_mask: (0..tokens).map(|token| token >= tool.len()).collect(),
+                old_logprobs: Some(
+                    behavior
+                        .iter()
+                        .enumerate()
+                        .map(|(at, value)| value + 0.03 * (at as f32 - 8.0))
+                        .collect(),
+                ),
+                behavior_logprobs: behavior,
+                ref_logprobs: None,
+                values: None,
+                advantages: Some(vec![if is_right { 0.9 } else { -0.9 }; tokens]),
+                policy_versions: vec![step - 1; tokens],
+                score,
+                score_parts: json!({"answer": f64::from(u8::from(is_right)), "format": 0.5})
+                    .to_string(),
+                tools: serde_json::to_string(&tools).unwrap(),
+                finish: if is_guess { "length" } else { "stop" }.to_owned(),
+                response_ids,
+            });
+        }
+    }
+    rows
+}
+
+/// A run of `steps` steps of which some are recorded, on page Rollouts.
+fn bench(steps: u64, recorded: &[u64]) -> (TempDir, Bench) {
+    let folder = tempfile::tempdir().unwrap();
+    let run = named(
+        sample_run_in(folder.path(), steps),
+        "20261129-100000-sample-ab120000",
+    );
+    record(&run, recorded);
+    let mut bench = Bench::default();
+    bench.open_run(run.to_str().unwrap(), steps);
+    bench.press("4");
+    bench.run_jobs();
+    (folder, bench)
+}
+
+/// Screens show the names of runs: a random id would change them.
+fn named(run: PathBuf, name: &str) -> PathBuf {
+    let to = run.with_file_name(name);
+    std::fs::rename(run, &to).unwrap();
+    to
+}
+
+fn record(run: &Path, steps: &[u64]) {
+    let run_dir = RunDir::open(run).unwrap();
+    for &step in steps {
+        store::write_rollouts(&store::rollouts_path(&run_dir, step), &rows(step)).unwrap();
+    }
+}
+
+fn run_of(bench: &Bench) -> PathBuf {
+    bench.app.shared.current.as_ref().unwrap().path().to_owned()
+}
+
+fn page(bench: &Bench) -> &Rollouts {
+    &bench.app.pages.rollouts
+}
+
+fn press_all(bench: &mut Bench) {
+    for binding in bindings::all() {
+        if binding.context == HERE {
+            bench.act(action::Action::Command(binding.command));
+            bench.screen(80, 24);
+            bench.screen(40, 10);
+            bench.run_jobs();
+            bench.screen(120, 40);
+            if page(bench).is_typing() {
+                bench.press("a enter");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_key_panics_wherever_something_is_missing() {
+    for mut bench in [
+        Bench::default(),
+        Bench::with_run(0),
+        Bench::with_run(30),
+        bench(3, &[]).1,
+    ] {
+        bench.press("4");
+        bench.run_jobs();
+        press_all(&mut bench);
+    }
+    let (_folder, mut whole) = bench(6, &[1, 2, 3, 5]);
+    for _ in 0..2 {
+        press_all(&mut whole);
+        whole.press("G l l j");
+        press_all(&mut whole);
+    }
+}
+
+#[test]
+fn the_newest_recorded_step_is_shown_until_one_is_picked() {
+    let (_folder, mut bench) = bench(6, &[1, 2, 4]);
+    assert!(
+        bench
+            .screen(120, 40)
+            .contains("step 4: 12 samples, 3 prompts")
+    );
+    bench.press(",");
+    bench.run_jobs();
+    assert_eq!(bench.app.shared.step, Some(2));
+    assert!(bench.screen(120, 40).contains("step 2:"));
+    bench.press(".");
+    bench.press(".");
+    bench.run_jobs();
+    assert_eq!(
+        bench.app.shared.step, None,
+        "past the last: the newest again"
+    );
+    bench.app.shared.step = Some(3);
+    bench.press("4");
+    let screen = bench.screen(80, 24);
+    assert!(screen.contains("Step 3 is not recorded"), "{screen}");
+    bench.press("L");
+    bench.run_jobs();
+    assert!(bench.screen(120, 40).contains("step 4:"));
+}
+
+#[test]
+fn golden_screens() {
+    let (_folder, mut bench) = bench(6, &[1, 2, 4]);
+    bench.press("j j");
+    insta::assert_snapshot!("list_and_dialogue_80", bench.screen(80, 24));
+    insta::assert_snapshot!("list_and_dialogue_120", bench.screen(120, 40));
+    insta::assert_snapshot!("list_and_dialogue_40", bench.screen(40, 10));
+    insta::assert_snapshot!("wide_200", bench.screen(200, 60));
+    bench.press("g g");
+    insta::assert_snapshot!("group_80", bench.screen(80, 24));
+    bench.press("j t l l");
+    bench.run_jobs();
+    insta::assert_snapshot!("tokens_80", bench.screen(80, 24));
+    bench.press("m m");
+    insta::assert_snapshot!("tokens_advantage_120", bench.screen(120, 40));
+    bench.press("esc c");
+    bench.run_jobs();
+    insta::assert_snapshot!("beside_120", bench.screen(120, 40));
+    bench.press("esc e");
+    bench.press("/");
+    bench.type_text("error");
+    bench.press("enter");
+    insta::assert_snapshot!("search_expanded_80", bench.screen(80, 24));
+    bench.make_plain();
+    bench.press("esc esc esc esc");
+    insta::assert_snapshot!("plain_80", bench.screen(80, 24));
+    bench.press("t m");
+    bench.run_jobs();
+    insta::assert_snapshot!("plain_tokens_120", bench.screen(120, 40));
+}
+
+#[test]
+fn sorting_keeps_the_selected_sample_and_puts_missing_rewards_last() {
+    let (_folder, mut bench) = bench(2, &[2]);
+    bench.press("j");
+    let before = page(&bench).sample().map(|(_, index)| index);
+    bench.press("o f");
+    assert_eq!(page(&bench).sample().map(|(_, index)| index), before);
+    let rewards = |bench: &Bench| -> Vec<Option<f64>> {
+        let batch = page(bench).batch().unwrap();
+        page(bench)
+            .rows
+            .iter()
+            .map(|row| match row {
+                Row::Sample(index) => batch.samples[*index].row.score,
+                Row::Group(_) => panic!("flat"),
+            })
+            .collect()
+    };
+    let down = rewards(&bench);
+    assert_eq!(down.last(), Some(&None));
+    assert!(
+        down[..11].windows(2).all(|pair| pair[0] >= pair[1]),
+        "{down:?}"
+    );
+    bench.press("O");
+    let up = rewards(&bench);
+    assert_eq!(up.last(), Some(&None));
+    assert!(up[..11].windows(2).all(|pair| pair[0] <= pair[1]), "{up:?}");
+}
+
+#[test]
+fn a_search_goes_from_dialogue_to_dialogue_and_says_when_there_is_none() {
+    let (_folder, mut bench) = bench(2, &[2]);
+    bench.press("/");
+    bench.type_text("digit");
+    bench.press("enter");
+    let found = |bench: &Bench| {
+        let (batch, index) = page(bench).sample().unwrap();
+        (
+            batch.samples[index].row.row_index,
+            batch.samples[index].row.sample,
+        )
+    };
+    assert_eq!(found(&bench), (400, 2));
+    bench.press("n");
+    assert_eq!(found(&bench), (401, 2));
+    bench.press("N");
+    assert_eq!(found(&bench), (400, 2));
+    bench.press("/");
+    bench.press("ctrl-u");
+    bench.type_text("nobody said this");
+    bench.press("enter");
+    assert!(
+        bench
+            .screen(120, 40)
+            .contains("no dialogue of this step has")
+    );
+}
+
+#[test]
+fn a_torn_file_is_said_and_can_be_read_again() {
+    let (_folder, mut bench) = bench(3, &[1, 2]);
+    let run = run_of(&bench);
+    let path = run.join("rollouts/step-000002.parquet");
+    let whole = std::fs::read(&path).unwrap();
+    for torn in [&whole[..whole.len() / 2], &[0_u8; 64][..], b""] {
+        std::fs::write(&path, torn).unwrap();
+        bench.press("r");
+        bench.run_jobs();
+        let screen = bench.screen(80, 24);
+        assert!(
+            screen.contains("rollouts of step 2 cannot be read"),
+            "{screen}"
+        );
+        assert!(screen.contains("step-000002.parquet"), "{screen}");
+    }
+    insta::assert_snapshot!(
+        "torn_80",
+        bench
+            .screen(80, 24)
+            .replace(run.to_str().unwrap(), "RUN")
+            .lines()
+            .filter(|line| !line.contains("step-000002") && !line.contains("sample-"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    );
+    // A bit flipped in the middle of the file: an error or other numbers, never a panic.
+    for at in (0..whole.len()).step_by(97) {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0x5a;
+        std::fs::write(&path, flipped).unwrap();
+        bench.press("r");
+        bench.run_jobs();
+        bench.screen(80, 24);
+    }
+    std::fs::write(&path, whole).unwrap();
+    bench.press("r");
+    bench.run_jobs();
+    assert!(bench.screen(120, 40).contains("step 2: 12 samples"));
+}
+
+#[test]
+fn a_run_that_is_deleted_while_open_is_said() {
+    let (folder, mut bench) = bench(3, &[1, 2]);
+    drop(folder);
+    bench.press("r");
+    bench.run_jobs();
+    let screen = bench.screen(80, 24);
+    assert!(screen.contains("cannot be listed"), "{screen}");
+    press_all(&mut bench);
+}
+
+#[test]
+fn why_nothing_is_recorded_is_said() {
+    let (_folder, mut bench) = bench(3, &[]);
+    assert!(
+        bench
+            .screen(80, 24)
+            .contains("This run has no recorded rollouts")
+    );
+    let experiment = run_of(&bench).join("experiment.yaml");
+    std::fs::write(experiment, "trainer:\n  record_rollouts: false\n").unwrap();
+    bench.press("r");
+    bench.run_jobs();
+    let screen = bench.screen(80, 24);
+    assert!(screen.contains("does not record its rollouts"), "{screen}");
+    let screen = Bench::default().screen(80, 24);
+    assert!(!screen.is_empty());
+}
+
+#[test]
+fn answers_to_old_questions_are_ignored() {
+    let (_folder, mut bench) = bench(3, &[1, 2]);
+    bench.press("j c");
+    let asked = std::mem::take(&mut bench.effects);
+    bench.press("j c");
+    assert_eq!(
+        page(&bench)
+            .beside
+            .as_ref()
+            .map(|beside| beside.places.is_some()),
+        None,
+        "the second c closed it"
+    );
+    bench.press("c");
+    bench.effects.splice(0..0, asked);
+    let request = page(&bench).beside.as_ref().unwrap().request;
+    bench.run_jobs();
+    let beside = page(&bench).beside.as_ref().unwrap();
+    assert_eq!(beside.request, request);
+    assert_eq!(
+        beside.place().map(|(_, step)| *step),
+        Some(1),
+        "the prompt that is in both steps"
+    );
+}
+
+#[test]
+fn the_same_prompt_is_found_in_marked_runs_first() {
+    let (folder, mut bench) = bench(3, &[2, 3]);
+    let here = bench.app.shared.current.clone().unwrap();
+    let other = sample_run_in(folder.path(), 3);
+    record(&other, &[1, 2, 3]);
+    let other = bench.open_run(other.to_str().unwrap(), 3);
+    bench.app.shared.marked = vec![other.clone()];
+    let effects = bench.app.show_run(here.clone());
+    bench.effects.extend(effects);
+    bench.press("4");
+    bench.run_jobs();
+    bench.press("j c");
+    bench.run_jobs();
+    let places = page(&bench)
+        .beside
+        .as_ref()
+        .unwrap()
+        .places
+        .clone()
+        .unwrap();
+    assert_eq!(
+        places,
+        [
+            (other.clone(), 3),
+            (other.clone(), 2),
+            (here.clone(), 2),
+            (other, 1),
+            (here, 3)
+        ]
+    );
+    let (batch, index) = page(&bench).beside_sample().unwrap();
+    assert_eq!(batch.samples[index].asked(), "96*66+16=");
+    bench.press("C C C C");
+    bench.run_jobs();
+    let (_, mine) = page(&bench).sample().unwrap();
+    let (_, beside) = page(&bench).beside_sample().unwrap();
+    assert_ne!(
+        mine, beside,
+        "beside itself stands another sample of the group"
+    );
+}
+
+#[test]
+fn tokens_are_read_out_exactly_with_and_without_a_tokenizer() {
+    let (_folder, mut bench) = bench(2, &[2]);
+    bench.press("G t");
+    bench.run_jobs();
+    let screen = bench.screen(120, 40);
+    assert!(screen.contains("neither a checkpoint nor"), "{screen}");
+    let (batch, index) = page(&bench).sample().unwrap();
+    let row = &batch.samples[index].row;
+    assert!(
+        screen.contains(&format!("id {}", row.response_ids[0])),
+        "{screen}"
+    );
+    let checkpoint = run_of(&bench).join("checkpoints/step-000002");
+    std::fs::create_dir_all(&checkpoint).unwrap();
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(model().join(file), checkpoint.join(file)).unwrap();
+    }
+    bench.press("r");
+    bench.run_jobs();
+    let screen = bench.screen(120, 40);
+    assert!(!screen.contains("neither a checkpoint"), "{screen}");
+    assert!(
+        screen.contains("log-prob behaviour -0.050000, old -0.290000"),
+        "{screen}"
+    );
+    assert!(screen.contains("ratio 0.786628"), "{screen}");
+    assert!(screen.contains("weights v1"), "{screen}");
+    insta::assert_snapshot!("tokens_text_120", screen);
+}
+
+#[test]
+fn a_replay_shows_no_step_that_has_not_ended() {
+    let (_folder, mut bench) = bench(6, &[1, 2, 4]);
+    let key = bench.app.shared.current.clone().unwrap();
+    bench.app.start_replay(key.clone(), 0.0, 1.0);
+    bench.act(action::Action::Message(action::Message::Events {
+        key,
+        events: crate::tui::testing::sample_events(6)
+            .into_iter()
+            .filter(|event| event.elapsed_ms <= 6_600.0)
+            .collect(),
+    }));
+    bench.run_jobs();
+    let screen = bench.screen(120, 40);
+    assert!(screen.contains("step 2: 12 samples"), "{screen}");
+    bench.app.shared.step = Some(4);
+    bench.press("j");
+    assert!(
+        bench
+            .screen(80, 24)
+            .contains("has not ended at this moment")
+    );
+}
+
+#[test]
+fn timeline_and_rollouts_show_the_same_step() {
+    let (_folder, mut bench) = bench(6, &[1, 2, 4]);
+    bench.press(", w");
+    assert_eq!(bench.app.page, PageId::Timeline);
+    assert_eq!(bench.app.shared.step, Some(2));
+    assert!(bench.screen(80, 24).contains("step 2"));
+    bench.press(". . enter");
+    bench.run_jobs();
+    assert_eq!(bench.app.page, PageId::Rollouts);
+    assert!(bench.screen(120, 40).contains("step 4: 12 samples"));
+}
+
+mod pure {
+    use proptest::prelude::*;
+
+    use super::super::list::{Arrangement, Order, Row};
+    use super::super::{Batch, tokens};
+    use super::rows;
+
+    proptest! {
+        #[test]
+        fn every_sample_stands_once_in_every_order(which in 0_usize..5, is_reversed: bool, is_flat: bool) {
+            let batch = Batch::new(2, rows(2));
+            let arrangement = Arrangement { order: Order::ALL[which], is_reversed, is_flat };
+            let rows = arrangement.rows(&batch);
+            let mut samples: Vec<usize> = rows.iter().filter_map(|row| match row {
+                Row::Sample(index) => Some(*index),
+                Row::Group(_) => None,
+            }).collect();
+            samples.sort_unstable();
+            prop_assert_eq!(samples, (0..batch.samples.len()).collect::<Vec<_>>());
+            let groups = rows.len() - batch.samples.len();
+            prop_assert_eq!(groups, if is_flat { 0 } else { batch.groups.len() });
+        }
+
+        #[test]
+        fn every_token_stands_on_one_line_that_fits(
+            texts in prop::collection::vec("[a-z ⏎]{1,6}", 0..60),
+            width in 1_usize..30,
+        ) {
+            let lines = tokens::layout(&texts, width);
+            let all: Vec<usize> = lines.iter().cloned().flatten().collect();
+            prop_assert_eq!(all, (0..texts.len()).collect::<Vec<_>>());
+            for line in lines {
+                let wide: usize = texts[line.clone()].iter().map(|text| crate::tui::widgets::text::width(text)).sum();
+                prop_assert!(wide <= width || line.len() == 1);
+            }
+        }
+    }
+
+    #[test]
+    fn spread_and_mean_leave_out_missing_rewards() {
+        let batch = Batch::new(2, rows(2));
+        let group = &batch.groups[2];
+        assert_eq!(group.samples.len(), 4);
+        // 1, none, 1, 0
+        assert!((group.mean.unwrap() - 2.0 / 3.0).abs() < 1e-12);
+        assert!((group.spread.unwrap() - (2.0_f64 / 9.0).sqrt()).abs() < 1e-12);
+        assert_eq!(batch.groups[1].spread, Some(0.0));
+        assert_eq!(batch.parts, ["answer", "format"]);
+    }
+}
