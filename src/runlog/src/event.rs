@@ -68,6 +68,8 @@ pub enum Lane {
     WaitRollouts,
     /// The generator waits for the learner (the staleness bound is reached).
     WaitLearner,
+    /// The learner was told to pause.
+    Paused,
     /// A lane of a newer version.
     #[serde(other)]
     Other,
@@ -75,7 +77,7 @@ pub enum Lane {
 
 impl Lane {
     /// Every lane this version knows, in the order a timeline shows them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Generate,
         Self::Tool,
         Self::Reward,
@@ -89,6 +91,7 @@ impl Lane {
         Self::Checkpoint,
         Self::WaitRollouts,
         Self::WaitLearner,
+        Self::Paused,
     ];
 
     /// The name as it stands in `events.jsonl`: `actor_update`.
@@ -107,6 +110,7 @@ impl Lane {
             Self::Checkpoint => "checkpoint",
             Self::WaitRollouts => "wait_rollouts",
             Self::WaitLearner => "wait_learner",
+            Self::Paused => "paused",
             Self::Other => "other",
         }
     }
@@ -269,6 +273,41 @@ pub enum EventKind {
         level: Level,
         target: String,
         message: String,
+    },
+    /// Somebody changed the running run; see [`crate::control`].
+    ControlApplied {
+        /// The client's own number of the request.
+        request: u64,
+        /// `ana@laptop via lathe ctl`
+        who: String,
+        /// `pause`, `resume`, `step`, `checkpoint`, `stop`, `set`
+        command: String,
+        /// Steps trained at that moment.
+        step: u64,
+        /// `set`: the experiment's key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        knob: Option<String>,
+        /// `set`: the value before, and now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Number>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<Number>,
+        /// `set`: the first step that is trained with the new value.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from_step: Option<u64>,
+    },
+    /// A command that the run could not follow, and why.
+    ControlRefused {
+        request: u64,
+        who: String,
+        command: String,
+        step: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        knob: Option<String>,
+        /// `set`: the value that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<Number>,
+        reason: String,
     },
     RunEnded {
         status: RunStatus,

@@ -12,5 +12,9 @@ pub const INPUT: i32 = 3;
 pub const RUN_FAILED: i32 = 4;
 /// Another program is writing to this run directory.
 pub const BUSY: i32 = 5;
+/// The run refused what `lathe ctl` asked of it.
+pub const REFUSED: i32 = 6;
+/// `lathe ctl` cannot reach the run: it has ended, runs elsewhere, or does not answer.
+pub const UNREACHABLE: i32 = 7;
 /// Stopped on request (Ctrl-C), with a checkpoint.
 pub const STOPPED: i32 = 130;

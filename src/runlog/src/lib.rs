@@ -3,10 +3,12 @@
 //! ```text
 //!  trainer ─► Recorder ─► events.jsonl ─► Tail ─► Event ─► RunState   (one fold for TUI, headless, replay and tests)
 //!                              └─► store: metrics/*.parquet ─┘ open    (a long run at once)   └─► alarms, series, filter
+//!  trainer ◄─ control.sock ◄─ control::Client     (pause, resume, step, checkpoint, stop, set; each change is an event)
 //! ```
 //! Knows nothing of experiments' meaning, models or screens.
 
 pub mod alarms;
+pub mod control;
 pub mod event;
 pub mod exit_code;
 pub mod filter;

@@ -210,6 +210,51 @@ pub fn any_kind() -> BoxedStrategy<EventKind> {
             target,
             message,
         });
+    let knob = || {
+        (
+            prop::option::of("[a-z.]{1,8}"),
+            prop::option::of(any_f64().prop_map(Number)),
+        )
+    };
+    let applied = (
+        any::<(u64, u64, Option<u64>)>(),
+        ".{0,8}",
+        "[a-z]{1,8}",
+        knob(),
+        prop::option::of(any_f64().prop_map(Number)),
+    )
+        .prop_map(
+            |((request, step, from_step), who, command, (knob, to), from)| {
+                EventKind::ControlApplied {
+                    request,
+                    who,
+                    command,
+                    step,
+                    knob,
+                    from,
+                    to,
+                    from_step,
+                }
+            },
+        );
+    let refused = (
+        any::<(u64, u64)>(),
+        ".{0,8}",
+        "[a-z]{1,8}",
+        knob(),
+        ".{0,8}",
+    )
+        .prop_map(|((request, step), who, command, (knob, to), reason)| {
+            EventKind::ControlRefused {
+                request,
+                who,
+                command,
+                step,
+                knob,
+                to,
+                reason,
+            }
+        });
     let ended = (
         select(vec![
             RunStatus::Completed,
@@ -239,6 +284,8 @@ pub fn any_kind() -> BoxedStrategy<EventKind> {
         host,
         alarm,
         log,
+        applied,
+        refused,
         ended,
         Just(EventKind::Unknown),
     ]

@@ -46,6 +46,19 @@ pub(super) fn line(event: &Event) -> Option<String> {
             };
             Some(format!("{level} {target}: {message}"))
         }
+        EventKind::ControlApplied {
+            who,
+            command,
+            knob,
+            to,
+            ..
+        } => {
+            let change = match (knob, to) {
+                (Some(knob), Some(to)) => format!(" {knob} = {:?}", to.0),
+                _ => String::new(),
+            };
+            Some(format!("control {command}{change} by {who}"))
+        }
         EventKind::RunEnded { reason, steps, .. } => {
             Some(format!("ended after {steps} steps: {reason}"))
         }

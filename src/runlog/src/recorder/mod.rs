@@ -69,6 +69,8 @@ pub fn is_essential(kind: &EventKind) -> bool {
         | EventKind::EvalEnded { .. }
         | EventKind::CheckpointSaved { .. }
         | EventKind::Alarm { .. }
+        | EventKind::ControlApplied { .. }
+        | EventKind::ControlRefused { .. }
         | EventKind::RunEnded { .. } => true,
         EventKind::RolloutEnded { .. }
         | EventKind::Span { .. }

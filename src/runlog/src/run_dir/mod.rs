@@ -5,6 +5,7 @@
 //!   run.json          [`RunInfo`], renamed into place     experiment.yaml   what this run used
 //!   events.jsonl      the truth, one Event a line         lock              held (flock) by the one writer
 //!   metrics/  rollouts/  checkpoints/  log.txt            see `store`, and the trainer
+//!   control.sock      commands for the running trainer    see `control`
 //! ```
 //! Knows nothing of what the events mean. Every path inside a run directory is named here and nowhere else.
 
@@ -200,6 +201,11 @@ impl RunDir {
 
     pub fn log_path(&self) -> PathBuf {
         self.path.join("log.txt")
+    }
+
+    /// The socket of the running trainer; see [`crate::control`].
+    pub fn control_path(&self) -> PathBuf {
+        self.path.join("control.sock")
     }
 }
 

@@ -4,6 +4,7 @@
 //! Memory is bounded by steps and seconds, not by rollouts or spans: series and syncs are kept whole, spans as totals
 //! and merged intervals a lane plus the latest [`RECENT_SPANS`].
 
+mod controls;
 mod intervals;
 mod liveness;
 pub mod steps;
@@ -14,6 +15,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
+pub use controls::{ControlRecord, Outcome};
 pub use intervals::Intervals;
 pub use liveness::{Glance, Liveness, SILENCE, glance, liveness};
 pub use steps::{Stall, StepTimes, Steps};
@@ -193,6 +195,10 @@ pub struct RunState {
     pub events: u64,
     /// Sequence numbers that never came: lines that were corrupt or lost.
     pub missing_events: u64,
+    /// What people changed while it ran, in order; see [`crate::control`].
+    pub controls: Vec<ControlRecord>,
+    /// Told to train no further step. A step that `step` asked for is trained all the same.
+    pub is_paused: bool,
     /// Events of a newer version.
     pub unknown_events: u64,
     next_seq: u64,
@@ -201,7 +207,7 @@ pub struct RunState {
 impl RunState {
     /// Raised whenever [`RunState::apply`] does something else with some event, or a field is added, removed or moved:
     /// states that an earlier fold left on disk are then made again. A test holds it to the fields.
-    pub(crate) const FOLD_VERSION: u32 = 2;
+    pub(crate) const FOLD_VERSION: u32 = 3;
 
     /// The state after all of `events`.
     pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
@@ -245,6 +251,7 @@ impl RunState {
                 });
                 // A run that goes on in its own directory is running again.
                 self.ended = None;
+                self.is_paused = false;
             }
             EventKind::PhaseChanged { phase } => {
                 self.phase = Some(*phase);
@@ -397,12 +404,16 @@ impl RunState {
                     message: message.clone(),
                 },
             ),
+            EventKind::ControlApplied { .. } | EventKind::ControlRefused { .. } => {
+                self.apply_control(elapsed_ms, &event.kind);
+            }
             EventKind::RunEnded {
                 status,
                 exit_code,
                 reason,
                 steps,
             } => {
+                self.is_paused = false;
                 self.ended = Some(Ended {
                     status: *status,
                     exit_code: *exit_code,
