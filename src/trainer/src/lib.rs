@@ -1,6 +1,7 @@
 //! The embedded trainer: rollouts, learner, weight sync, checkpoints. The only crate that links libtorch.
 
 pub mod checkpoint;
+pub mod control;
 pub mod engine;
 pub mod evaluate;
 pub mod failure;
@@ -17,3 +18,4 @@ pub mod sft;
 pub mod stop;
 pub mod sync;
 pub mod torch_ext;
+pub mod training;

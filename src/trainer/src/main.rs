@@ -13,6 +13,7 @@ use runlog::exit_code;
 use runlog::loggers;
 use runlog::recorder::{Options, Recorder};
 use runlog::run_dir::{RunDir, RunDirError};
+use trainer::control::Control;
 use trainer::failure::Failure;
 use trainer::host::HostSampler;
 use trainer::run::{self, Ended, panic_text};
@@ -80,6 +81,7 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
     let sealing = runlog::store::follow(&run_dir).map_err(Failure::run)?;
     let stop = Stop::default();
     stop.listen().map_err(Failure::run)?;
+    let mut control = Control::start(&run_dir, &recorder, &stop);
     let host = {
         let recorder = recorder.clone();
         HostSampler::start(move |kind| {
@@ -88,9 +90,9 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
     };
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         if is_sft {
-            sft::run(&experiment, &run_dir, &recorder, &stop)
+            sft::run(&experiment, &run_dir, &recorder, &stop, &mut control)
         } else {
-            run::run(&experiment, &run_dir, &recorder, &stop)
+            run::run(&experiment, &run_dir, &recorder, &stop, &mut control)
         }
     }))
     .unwrap_or_else(|panic| {
@@ -106,6 +108,12 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
             exit_code::OK,
             "every step was trained".to_owned(),
             *steps,
+        ),
+        Ok(Ended::Evaluated) => (
+            RunStatus::Completed,
+            exit_code::OK,
+            "the starting weights were evaluated; trainer.val_only trains no step".to_owned(),
+            0,
         ),
         Ok(Ended::Stopped { steps }) => (
             RunStatus::Stopped,
@@ -126,6 +134,8 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
         reason: reason.clone(),
         steps,
     });
+    // Before the run is given free: the next writer's socket has the same name.
+    drop(control);
     if let Err(error) = recorder.close() {
         eprintln!("lathe-trainer: {error}");
     }

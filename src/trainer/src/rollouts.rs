@@ -18,6 +18,7 @@ use runlog::recorder::Recorder;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::control::{Draw, RolloutKnobs};
 use crate::engine::EngineHandle;
 use crate::evaluate;
 use crate::failure::Failure;
@@ -34,6 +35,8 @@ pub struct Sampled {
     pub step: u64,
     pub rollouts: Vec<Rollout>,
     pub timing: Timing,
+    /// What it was drawn under.
+    pub draw: Draw,
     /// Where the data stands once this batch is trained on.
     pub cursor: Cursor,
     /// The sync that brought the weights it was drawn from; None for the starting weights.
@@ -62,8 +65,8 @@ pub struct SamplerParts {
     pub val: Option<DataSet>,
     pub receiver: Receiver,
     pub recorder: Recorder,
-    /// Policy versions a batch may lag.
-    pub staleness: u64,
+    /// Temperature and staleness bound, which may change while the run runs.
+    pub knobs: Arc<RolloutKnobs>,
     /// 0: evaluate and end.
     pub total_steps: u64,
 }
@@ -107,14 +110,19 @@ impl Sampler {
             self.start_evaluation()?;
         }
         for step in 1..=self.parts.total_steps {
-            let wanted = (step - 1).saturating_sub(self.parts.staleness);
             let waiting = Instant::now();
-            let sync = match self.take_in(wanted, &mut arrivals, Some(step)).await? {
-                TakenIn::Arrived(sync) => sync,
-                TakenIn::LearnerEnded => return self.finish_evaluation().await,
+            let mut sync = None;
+            let draw = loop {
+                match self.take_in(Need::Batch(step), &mut arrivals).await? {
+                    TakenIn::Arrived(report) => sync = report.or(sync),
+                    TakenIn::LearnerEnded => return self.finish_evaluation().await,
+                }
+                if let Some(draw) = self.parts.knobs.begin(step, self.version) {
+                    break draw;
+                }
             };
             let wait_learner_s = waiting.elapsed().as_secs_f64();
-            let Some(mut sampled) = self.sample(step).await? else {
+            let Some(mut sampled) = self.sample(step, draw).await? else {
                 break;
             };
             sampled.timing.wait_learner_s = wait_learner_s;
@@ -124,25 +132,33 @@ impl Sampler {
             }
         }
         drop(batches);
-        self.take_in(self.parts.total_steps, &mut arrivals, None)
+        self.take_in(Need::Version(self.parts.total_steps), &mut arrivals)
             .await?;
         self.finish_evaluation().await
     }
 
-    /// Takes deliveries in, one by one, until the engine generates from version `wanted`. Evaluates versions that are due.
+    /// Takes deliveries in, one by one, until the engine generates from the version that is needed. Evaluates versions that are
+    /// due.
     async fn take_in(
         &mut self,
-        wanted: u64,
+        need: Need,
         arrivals: &mut mpsc::Receiver<Delivery>,
-        step: Option<u64>,
     ) -> Result<TakenIn, Failure> {
         let mut last = None;
-        while self.version < wanted {
+        while self.version < self.wanted(need) {
+            let step = match need {
+                Need::Batch(step) => Some(step),
+                Need::Version(_) => None,
+            };
             let waiting = self
                 .parts
                 .recorder
                 .span(Lane::WaitLearner, "waiting for weights", step);
-            let delivery = arrivals.recv().await;
+            let delivery = tokio::select! {
+                delivery = arrivals.recv() => delivery,
+                // The bound may have been raised: then there is nothing to wait for.
+                () = self.parts.knobs.changed() => continue,
+            };
             waiting.end();
             let Some(delivery) = delivery else {
                 return Ok(TakenIn::LearnerEnded);
@@ -174,8 +190,15 @@ impl Sampler {
         Ok(TakenIn::Arrived(last))
     }
 
+    fn wanted(&self, need: Need) -> u64 {
+        match need {
+            Need::Batch(step) => self.parts.knobs.wanted_version(step),
+            Need::Version(version) => version,
+        }
+    }
+
     /// One training batch; None after the last epoch.
-    async fn sample(&mut self, step: u64) -> Result<Option<Sampled>, Failure> {
+    async fn sample(&mut self, step: u64, draw: Draw) -> Result<Option<Sampled>, Failure> {
         let Some(batch) = self.parts.prompts.next_batch().map_err(Failure::run)? else {
             return Ok(None);
         };
@@ -195,7 +218,10 @@ impl Sampler {
                     .map(|row| Arc::new(prompt(row)))
                     .collect(),
                 samples: rollout.n,
-                sampling: Sampling::for_training(rollout, &self.stop_ids),
+                sampling: Sampling {
+                    temperature: draw.temperature,
+                    ..Sampling::for_training(rollout, &self.stop_ids)
+                },
                 seed: rollout.seed,
                 round: step,
                 observer: Arc::new(Observer {
@@ -218,6 +244,7 @@ impl Sampler {
                 wait_learner_s: 0.0,
             },
             rollouts,
+            draw,
             cursor: self.parts.prompts.cursor().clone(),
             sync: None,
         }))
@@ -276,6 +303,14 @@ impl Drop for Sampler {
             evaluation.abort();
         }
     }
+}
+
+/// Which weights the engine must have.
+#[derive(Debug, Clone, Copy)]
+enum Need {
+    /// Those that the staleness bound asks for this batch.
+    Batch(u64),
+    Version(u64),
 }
 
 enum TakenIn {

@@ -6,36 +6,42 @@
 //!        └────────────────────────────── Delivery ◄────────────────────────────────────────┘
 //! ```
 //! Batch k is generated from version max(0, k−1−`max_staleness`), neither older nor newer: with 0 the run is synchronous, with 1
-//! batch k+1 is generated while batch k is trained. The bound of the queue is the staleness bound. Evaluation of a version runs
-//! beside the training batch of the same version, on its own lane.
+//! batch k+1 is generated while batch k is trained. Evaluation of a version runs beside the training batch of the same version,
+//! on its own lane. While the learner waits, and only then, it follows the commands of `control`.
 
-use std::panic::AssertUnwindSafe;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
 use std::time::Instant;
 
-use dialogue::data::Cursor;
-use dialogue::rollout::{Finish, Rollout};
 use experiment::Experiment;
+use runlog::control::Job;
 use runlog::event::{EventKind, Lane, Phase};
 use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 use tokio::sync::mpsc;
 
+use crate::control::{Control, Draw, RolloutKnobs};
 use crate::engine::{Engine, EngineOptions, TokenDecoder, WeightBuffer};
 use crate::failure::Failure;
-use crate::learner::{Learner, StepOutcome, kind_of};
+use crate::learner::{Learner, kind_of};
 use crate::rollouts::{Sampled, Sampler, SamplerParts};
-use crate::save;
 use crate::setup;
 use crate::stop::Stop;
 use crate::sync::{Publisher, Receiver};
+use crate::training::Training;
 
 /// How a run that did not fail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    Completed { steps: u64 },
-    Stopped { steps: u64 },
+    Completed {
+        steps: u64,
+    },
+    Stopped {
+        steps: u64,
+    },
+    /// `trainer.val_only`: the starting weights were evaluated, and nothing was to be trained.
+    Evaluated,
 }
 
 /// Runs the experiment of `run_dir` to its end. Everything that happens is in `recorder`'s log.
@@ -44,6 +50,7 @@ pub fn run(
     run_dir: &RunDir,
     recorder: &Recorder,
     stop: &Stop,
+    control: &mut Control,
 ) -> Result<Ended, Failure> {
     setup::refuse_unavailable(experiment)?;
     recorder.record(EventKind::PhaseChanged {
@@ -111,7 +118,7 @@ pub fn run(
         },
     )
     .map_err(Failure::run)?;
-    let mut learner =
+    let learner =
         Learner::new(Arc::clone(experiment), actor, critic, total_steps).map_err(Failure::run)?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -122,9 +129,16 @@ pub fn run(
         .map_err(Failure::run)?;
     let (spare_send, spare_receive) = std_mpsc::channel();
     spare_send.send(spare).expect("the receiver is in scope");
-    let staleness = staleness(experiment);
-    // Batches that wait for the learner. Full: the rollout side waits, which is the staleness bound at work.
-    let (batches, mut ready) = mpsc::channel::<Sampled>(staleness.max(1) as usize);
+    let val_only = experiment.trainer.val_only;
+    let sampled_steps = if val_only { 0 } else { total_steps };
+    let draw = Draw {
+        temperature: rollout.temperature,
+        staleness: u64::from(staleness(experiment)),
+    };
+    let knobs = Arc::new(RolloutKnobs::new(draw, sampled_steps));
+    // Batches that wait for the learner: one, since no batch lags more than one version (the bound at work is `RolloutKnobs`').
+    // Full: the rollout side waits.
+    let (batches, mut ready) = mpsc::channel::<Sampled>(1);
     // One spare buffer, so at most one delivery is under way; the second place keeps the learner from waiting to hand it over.
     let (deliveries, arrivals) = mpsc::channel(2);
     let mut publisher = Publisher::new(spare_receive, canary_ids.clone());
@@ -138,70 +152,48 @@ pub fn run(
         val,
         receiver: Receiver::new(spare_send, canary_ids, threads),
         recorder: recorder.clone(),
-        staleness: u64::from(staleness),
-        total_steps: if experiment.trainer.val_only {
-            0
-        } else {
-            total_steps
-        },
+        knobs: Arc::clone(&knobs),
+        total_steps: sampled_steps,
     });
+    let mut training = Training {
+        learner,
+        experiment,
+        run_dir,
+        recorder,
+        rollouts: knobs,
+        trained: 0,
+        cursor: None,
+        changed: BTreeMap::new(),
+    };
+    control.ready(&mut training, sampled_steps);
     recorder.record(EventKind::PhaseChanged {
         phase: Phase::Train,
     });
     let mut rollout_side = runtime.spawn(sampler.run(batches, arrivals));
 
-    let mut trained = 0;
-    let mut cursor: Option<Cursor> = None;
     let mut learner_result = Ok(());
-    while trained < total_steps && !experiment.trainer.val_only {
-        let wait = recorder.span(
-            Lane::WaitRollouts,
-            "waiting for rollouts",
-            Some(trained + 1),
-        );
-        let sampled = runtime.block_on(async {
-            tokio::select! {
-                biased;
-                () = stop.asked() => None,
-                sampled = ready.recv() => sampled,
-            }
-        });
-        let waited_ms = wait.end();
+    while training.trained < sampled_steps {
+        let batch = runtime.block_on(next_batch(control, &mut training, &mut ready, stop));
         // None: asked to stop, or the rollout side ended; its own result says why.
-        let Some(sampled) = sampled else { break };
-        let at = sampled.cursor.clone();
-        match train_one(
-            &mut learner,
-            sampled,
-            waited_ms,
-            run_dir,
-            recorder,
-            experiment,
-        ) {
-            Ok(step) => {
-                trained = step;
-                cursor = Some(at);
-            }
-            Err(failure) => {
-                learner_result = Err(failure);
-                break;
-            }
+        let Some((sampled, waited_ms)) = batch else {
+            break;
+        };
+        control.trains(sampled.step);
+        learner_result = training.train(sampled, waited_ms);
+        if learner_result.is_err() {
+            break;
         }
+        let trained = training.trained;
+        control.trained(trained);
         let due = experiment.trainer.save_freq > 0
             && trained.is_multiple_of(experiment.trainer.save_freq as u64);
         if due && trained < total_steps {
-            save::checkpoint(
-                &learner,
-                experiment,
-                run_dir,
-                recorder,
-                trained,
-                cursor.as_ref(),
-            );
+            // A failure is an alarm already, and the run goes on.
+            drop(training.checkpoint());
         }
         let step_ended = Instant::now();
         let span = recorder.span(Lane::WeightSync, "publish", Some(trained));
-        let published = publisher.publish(&learner.actor().model, trained, step_ended);
+        let published = publisher.publish(&training.learner.actor().model, trained, step_ended);
         span.end();
         match published {
             Ok(delivery) => {
@@ -215,17 +207,32 @@ pub fn run(
             }
         }
     }
+    let trained = training.trained;
+    control.finish(trained, no_more_steps(stop, val_only, &learner_result));
     drop(ready);
     drop(deliveries);
-    let is_stopped = stop.is_asked() && trained < total_steps;
-    if is_stopped || learner_result.is_err() {
+    // An evaluation without training has no step to end after: it stops at once.
+    let early = val_only
+        .then(|| {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = stop.asked() => None,
+                    result = &mut rollout_side => Some(result),
+                }
+            })
+        })
+        .flatten();
+    let is_stopped = early.is_none() && stop.is_asked() && trained < total_steps;
+    if early.is_none() && (is_stopped || learner_result.is_err()) {
         // Sessions in flight are dropped with the task; their tools are released by their guards.
         rollout_side.abort();
     }
     recorder.record(EventKind::PhaseChanged {
         phase: Phase::Finish,
     });
-    let rollout_result = match runtime.block_on(&mut rollout_side) {
+    let joined = early.unwrap_or_else(|| runtime.block_on(&mut rollout_side));
+    let rollout_result = match joined {
         Ok(result) => result,
         Err(error) if error.is_cancelled() => Ok(()),
         Err(error) => Err(Failure::Run(format!("the rollout side panicked: {error}"))),
@@ -233,26 +240,35 @@ pub fn run(
     runtime.shutdown_background();
     engine.shutdown();
     // Also after a failure: what was learned until then is worth keeping.
-    if !experiment.trainer.val_only && (trained > 0 || is_stopped) {
-        save::checkpoint(
-            &learner,
-            experiment,
-            run_dir,
-            recorder,
-            trained,
-            cursor.as_ref(),
-        );
+    if !val_only && (trained > 0 || is_stopped) {
+        drop(training.checkpoint());
     }
     learner_result?;
     rollout_result?;
+    control.ended(trained);
     Ok(if is_stopped {
         Ended::Stopped { steps: trained }
+    } else if val_only {
+        Ended::Evaluated
     } else {
         Ended::Completed { steps: trained }
     })
 }
 
-/// Policy versions that a batch may lag.
+/// Why a command that still waits when the last step is over is refused.
+fn no_more_steps(stop: &Stop, val_only: bool, result: &Result<(), Failure>) -> &'static str {
+    if result.is_err() {
+        "the run has failed"
+    } else if val_only {
+        "this run only evaluates (trainer.val_only)"
+    } else if stop.is_asked() {
+        "the run is stopping"
+    } else {
+        "every step of this run is trained"
+    }
+}
+
+/// Policy versions that a batch may lag, as the experiment says.
 pub fn staleness(experiment: &Experiment) -> u32 {
     match experiment.trainer.mode {
         experiment::settings::Mode::Sync => 0,
@@ -260,90 +276,43 @@ pub fn staleness(experiment: &Experiment) -> u32 {
     }
 }
 
-/// One batch through the learner; gives the step. A panic inside libtorch is a failure of the run, with its message.
-fn train_one(
-    learner: &mut Learner,
-    sampled: Sampled,
-    waited_ms: f64,
-    run_dir: &RunDir,
-    recorder: &Recorder,
-    experiment: &Experiment,
-) -> Result<u64, Failure> {
-    let step = sampled.step;
-    let started_ms = recorder.elapsed_ms();
-    let tokens: usize = sampled
-        .rollouts
-        .iter()
-        .map(|rollout| rollout.prompt_ids.len() + rollout.response_ids.len())
-        .sum();
-    let Sampled {
-        rollouts, timing, ..
-    } = sampled;
-    if let Some(error) = failed_everywhere(&rollouts) {
-        return Err(Failure::Run(format!(
-            "step {step}: every dialogue failed, the first with: {error}"
-        )));
+/// Waits for the next batch, and follows commands meanwhile. Gives the batch with the time it was waited for; None: the run was
+/// asked to stop, or the rollout side ended.
+async fn next_batch(
+    control: &mut Control,
+    training: &mut Training<'_>,
+    ready: &mut mpsc::Receiver<Sampled>,
+    stop: &Stop,
+) -> Option<(Sampled, f64)> {
+    let mut waited_ms = 0.0;
+    loop {
+        control.boundary(training).await;
+        if stop.is_asked() {
+            return None;
+        }
+        let step = training.trained + 1;
+        control.waits_for(step);
+        let wait = training
+            .recorder
+            .span(Lane::WaitRollouts, "waiting for rollouts", Some(step));
+        let next = tokio::select! {
+            biased;
+            job = control.next() => Next::Command(job),
+            sampled = ready.recv() => Next::Batch(sampled),
+        };
+        waited_ms += wait.end();
+        match next {
+            Next::Command(job) => control.apply(job?, training),
+            Next::Batch(sampled) => return Some((sampled?, waited_ms)),
+        }
     }
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        learner.step(step, step - 1, rollouts, recorder)
-    }))
-    .map_err(|panic| {
-        Failure::Run(format!(
-            "step {step}: the learner panicked: {}",
-            panic_text(&*panic)
-        ))
-    })?
-    .map_err(Failure::run)?;
-    let StepOutcome {
-        mut values,
-        alarms,
-        trained,
-    } = outcome;
-    for (name, message) in alarms {
-        recorder.record(EventKind::Alarm {
-            name: name.to_owned(),
-            step: Some(step),
-            message,
-        });
-    }
-    let step_s = (recorder.elapsed_ms() - started_ms + waited_ms) / 1e3;
-    values.set("training/global_step", step as f64);
-    values.set("training/epoch", timing.epoch as f64);
-    values.set("timing_s/gen", timing.generate_s);
-    values.set("timing_s/reward", timing.reward_s);
-    values.set("timing_s/step", step_s);
-    values.set("async/wait_rollouts_s", waited_ms / 1e3);
-    values.set("async/wait_learner_s", timing.wait_learner_s);
-    values.set("perf/total_num_tokens", tokens as f64);
-    values.set("perf/time_per_step", step_s);
-    values.set("perf/throughput", tokens as f64 / step_s.max(1e-9));
-    if let Some(trained) = &trained
-        && experiment.trainer.record_rollouts
-        && let Err(error) = save::rollouts(trained, step, run_dir)
-    {
-        recorder.record(EventKind::Alarm {
-            name: "rollouts not recorded".to_owned(),
-            step: Some(step),
-            message: error.to_string(),
-        });
-    }
-    recorder.record(EventKind::StepEnded {
-        step,
-        policy_version: step,
-        values: values.0,
-    });
-    Ok(step)
 }
 
-/// The first error when no dialogue reached an end: then the fault is not the dialogues'.
-fn failed_everywhere(rollouts: &[Rollout]) -> Option<&str> {
-    let failed = |rollout: &Rollout| rollout.finish == Finish::Error;
-    if !rollouts.iter().all(failed) {
-        return None;
-    }
-    rollouts
-        .first()
-        .map(|rollout| rollout.error.as_deref().unwrap_or("no reason given"))
+enum Next {
+    /// None: the run was asked to stop.
+    Command(Option<Job>),
+    /// None: the rollout side ended.
+    Batch(Option<Sampled>),
 }
 
 /// The words of a panic.

@@ -1,5 +1,6 @@
 //! What a run leaves behind: checkpoints and the record of its rollouts.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -13,8 +14,9 @@ use runlog::store::{self, RolloutRow, StoreError};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use crate::checkpoint;
+use crate::checkpoint::{self, CheckpointError};
 use crate::learner::{Learner, Trained, TrainedBatch};
+use crate::objective::controller::KlController;
 use crate::setup;
 
 /// Counters and controllers of a run at a checkpoint: `state.json`.
@@ -22,29 +24,27 @@ use crate::setup;
 pub struct RunCounters {
     /// Steps trained; also the version of the weights.
     pub step: u64,
-    /// Coefficient of the KL in the reward.
-    pub kl_coef: f64,
+    /// The controller of the KL in the reward, whole.
+    pub kl_controller: KlController,
+    /// What was set while the run ran, and differs from `experiment.yaml` since: key to value.
+    #[serde(default)]
+    pub knobs: BTreeMap<String, f64>,
     /// Rows consumed by the steps trained; None before the first.
     pub cursor: Option<Cursor>,
     pub seed: u64,
 }
 
-/// Writes the checkpoint of `step` and says so in the log. A write that fails is an alarm; the run goes on.
+/// Writes the checkpoint of `counters.step`, says so in the log, and gives its path inside the run directory. A write that
+/// fails is also an alarm; the run goes on.
 pub fn checkpoint(
     learner: &Learner,
     experiment: &Experiment,
     run_dir: &RunDir,
     recorder: &Recorder,
-    step: u64,
-    cursor: Option<&Cursor>,
-) {
+    counters: &RunCounters,
+) -> Result<String, CheckpointError> {
+    let step = counters.step;
     let span = recorder.span(Lane::Checkpoint, format!("step {step}"), Some(step));
-    let counters = RunCounters {
-        step,
-        kl_coef: learner.kl_coef(),
-        cursor: cursor.cloned(),
-        seed: experiment.trainer.seed,
-    };
     let source = setup::tokenizer_directory(experiment);
     let written = checkpoint::write(&run_dir.checkpoints_dir(), step, |directory| {
         trained(learner.actor(), directory, &source)?;
@@ -64,34 +64,29 @@ pub fn checkpoint(
         }
         std::fs::write(
             directory.join("state.json"),
-            serde_json::to_vec_pretty(&counters)?,
+            serde_json::to_vec_pretty(counters)?,
         )
     });
     let save_ms = span.end();
-    match written {
-        Ok(written) => {
-            let path = written
-                .path
-                .strip_prefix(run_dir.path())
-                .unwrap_or(&written.path)
-                .display()
-                .to_string();
-            recorder.record(EventKind::CheckpointSaved {
-                step,
-                path,
-                bytes: written.bytes,
-                save_ms,
-            });
-        }
-        Err(error) => {
-            recorder.record(EventKind::Alarm {
-                name: "checkpoint not written".to_owned(),
-                step: Some(step),
-                message: error.to_string(),
-            });
-            return;
-        }
-    }
+    let written = written.inspect_err(|error| {
+        recorder.record(EventKind::Alarm {
+            name: "checkpoint not written".to_owned(),
+            step: Some(step),
+            message: error.to_string(),
+        });
+    })?;
+    let path = written
+        .path
+        .strip_prefix(run_dir.path())
+        .unwrap_or(&written.path)
+        .display()
+        .to_string();
+    recorder.record(EventKind::CheckpointSaved {
+        step,
+        path: path.clone(),
+        bytes: written.bytes,
+        save_ms,
+    });
     if let Some(keep) = experiment.trainer.max_actor_ckpt_to_keep
         && let Err(error) = checkpoint::prune(&run_dir.checkpoints_dir(), keep.max(1) as usize)
     {
@@ -101,6 +96,7 @@ pub fn checkpoint(
             message: error.to_string(),
         });
     }
+    Ok(path)
 }
 
 /// A model in the Hugging Face layout, with the tokenizer files of `source`.

@@ -9,11 +9,13 @@ use experiment::Experiment;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use runlog::control::Knob;
 use runlog::event::{EventKind, Lane, Phase};
 use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 use tch::{Device, Kind, Tensor};
 
+use crate::control::{Change, Control, Controlled};
 use crate::failure::Failure;
 use crate::learner::metrics::{StepValues, scalar};
 use crate::learner::{Trained, kinds};
@@ -128,11 +130,45 @@ pub struct SftInputs {
     pub val: Vec<Demonstration>,
 }
 
+/// The warm-up as its control sees it between two steps.
+struct Training {
+    model: Trained,
+    trained: u64,
+}
+
+impl Controlled for Training {
+    fn step(&self) -> u64 {
+        self.trained
+    }
+
+    fn checkpoint(&mut self) -> Result<String, String> {
+        Err("a supervised run saves its model when it ends; stop it to have it now".to_owned())
+    }
+
+    fn knob(&mut self, knob: &'static Knob) -> Result<f64, String> {
+        if knob.key == "sft.optim.lr" {
+            Ok(*self.model.peak_lr())
+        } else {
+            Err("this is a supervised run".to_owned())
+        }
+    }
+
+    fn set(&mut self, knob: &'static Knob, value: f64) -> Result<Change, String> {
+        let from = self.knob(knob)?;
+        *self.model.peak_lr() = value;
+        Ok(Change {
+            from,
+            from_step: self.trained + 1,
+        })
+    }
+}
+
 /// Trains and gives the weights back, with the number of steps. Stops early, with what it has, when asked.
 pub fn train(
     inputs: SftInputs,
     recorder: &Recorder,
     stop: &Stop,
+    control: &mut Control,
 ) -> Result<(Trained, u64), Failure> {
     let SftInputs {
         experiment,
@@ -143,7 +179,7 @@ pub fn train(
     let settings = &experiment.sft;
     let device = parameters.device();
     let (_, compute) = kinds(&experiment.actor_rollout_ref.actor.fsdp_config);
-    let mut model = Trained::new(
+    let model = Trained::new(
         parameters,
         compute,
         experiment
@@ -154,15 +190,23 @@ pub fn train(
         settings.total_training_steps,
     )
     .map_err(Failure::run)?;
+    let mut training = Training { model, trained: 0 };
+    control.ready(&mut training, settings.total_training_steps);
+    // Only to wait on, while the run is paused.
+    let waiting = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(Failure::run)?;
     recorder.record(EventKind::PhaseChanged { phase: Phase::Sft });
     let mut rng = ChaCha8Rng::seed_from_u64(experiment.trainer.seed);
     let mut order: Vec<usize> = Vec::new();
     let mut epoch = 0u64;
-    let mut trained = 0;
     for step in 1..=settings.total_training_steps {
+        waiting.block_on(control.boundary(&mut training));
         if stop.is_asked() {
             break;
         }
+        control.trains(step);
+        let model = &mut training.model;
         let started_ms = recorder.elapsed_ms();
         let mut picked = Vec::new();
         while picked.len() < settings.batch_size as usize {
@@ -179,7 +223,7 @@ pub fn train(
         model.optimizer.clear_grads().map_err(Failure::run)?;
         let mut loss = 0.0;
         for micro in &micros {
-            loss += loss_sum(&model, micro, Some(tokens as f64))? / tokens as f64;
+            loss += loss_sum(model, micro, Some(tokens as f64))? / tokens as f64;
         }
         let lr = model.lr(step);
         let outcome = model.optimizer.step(lr).map_err(Failure::run)?;
@@ -210,13 +254,12 @@ pub fn train(
             policy_version: step,
             values: values.0,
         });
-        trained = step;
         let due =
             experiment.trainer.test_freq > 0 && step % experiment.trainer.test_freq as u64 == 0;
         if !val.is_empty() && (due || step == settings.total_training_steps) {
             let span = recorder.span(Lane::Eval, "held-out loss", Some(step));
             let mut values = StepValues::default();
-            values.set("val/loss", evaluate(&model, &val, device)?);
+            values.set("val/loss", evaluate(model, &val, device)?);
             span.end();
             recorder.record(EventKind::EvalEnded {
                 step,
@@ -225,8 +268,11 @@ pub fn train(
                 values: values.0,
             });
         }
+        training.trained = step;
+        control.trained(step);
     }
-    Ok((model, trained))
+    control.finish(training.trained, "this run trains no further step");
+    Ok((training.model, training.trained))
 }
 
 /// Demonstrations (`messages` column) of Parquet or JSONL files as token ids, through the rollouts' own tokenisation.
@@ -271,6 +317,7 @@ pub fn run(
     run_dir: &RunDir,
     recorder: &Recorder,
     stop: &Stop,
+    control: &mut Control,
 ) -> Result<Ended, Failure> {
     recorder.record(EventKind::PhaseChanged {
         phase: Phase::Setup,
@@ -319,7 +366,7 @@ pub fn run(
         train: train_rows,
         val,
     };
-    let (model, steps) = train(inputs, recorder, stop)?;
+    let (model, steps) = train(inputs, recorder, stop, control)?;
     recorder.record(EventKind::PhaseChanged {
         phase: Phase::Finish,
     });
@@ -343,6 +390,7 @@ pub fn run(
         bytes,
         save_ms: span.end(),
     });
+    control.ended(steps);
     Ok(
         if stop.is_asked() && steps < settings.total_training_steps {
             Ended::Stopped { steps }

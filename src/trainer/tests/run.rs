@@ -1,64 +1,15 @@
 //! Whole runs of the real program on a model of two layers: what a run directory holds when it ends, whatever way it ends.
 
+mod tiny;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use runlog::event::{Event, EventKind, RunStatus};
-use runlog::run_dir::{NewRun, RunDir};
+use runlog::run_dir::RunDir;
 use runlog::tail;
-
-const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny-qwen2-tied");
-
-/// Sixteen short sums whose answers a random model never says, so that every score is known: 0.
-fn write_prompts(path: &Path) {
-    let rows: String = (0..16)
-        .map(|row| {
-            serde_json::json!({
-                "data_source": "lathe/calc",
-                "prompt": [{"role": "user", "content": format!("{row}+{row}=")}],
-                "reward_model": {"style": "rule", "ground_truth": format!("{}", 2 * row + 1000)},
-                "extra_info": {"index": row},
-            })
-            .to_string()
-                + "\n"
-        })
-        .collect();
-    fs::write(path, rows).expect("a writable temporary directory");
-}
-
-/// A PPO experiment with an entropy bonus, which moves the weights whatever the scores are.
-fn experiment(data: &Path, more: &str) -> String {
-    format!(
-        r"data:
-  train_files: {data}
-  val_files: {data}
-  train_batch_size: 4
-  max_prompt_length: 64
-  max_response_length: 12
-actor_rollout_ref:
-  model:
-    path: {MODEL}
-  actor:
-    ppo_mini_batch_size: 2
-    ppo_max_token_len_per_gpu: 80
-    use_dynamic_bsz: true
-    entropy_coeff: 0.01
-    optim:
-      lr: 1e-3
-  rollout:
-    n: 2
-    full_determinism: true
-algorithm:
-  adv_estimator: gae
-trainer:
-  total_training_steps: 3
-  test_freq: 2
-  device: cpu
-{more}",
-        data = data.display()
-    )
-}
+use tiny::{MODEL, experiment, fixture};
 
 struct Run {
     directory: RunDir,
@@ -67,15 +18,7 @@ struct Run {
 }
 
 fn run(root: &Path, yaml: String) -> Run {
-    let directory = RunDir::create(
-        root,
-        &NewRun {
-            experiment_name: "test".to_owned(),
-            experiment_yaml: yaml,
-            ..NewRun::default()
-        },
-    )
-    .expect("a run directory");
+    let directory = tiny::run_dir(root, yaml);
     let output = Command::new(env!("CARGO_BIN_EXE_lathe-trainer"))
         .args(["run", "--run-dir"])
         .arg(directory.path())
@@ -96,13 +39,6 @@ impl Run {
             |error| panic!("{error}: {}", String::from_utf8_lossy(&self.output.stderr)),
         )
     }
-}
-
-fn fixture() -> (tempfile::TempDir, PathBuf) {
-    let root = tempfile::tempdir().expect("a temporary directory");
-    let data = root.path().join("prompts.jsonl");
-    write_prompts(&data);
-    (root, data)
 }
 
 #[test]
@@ -216,4 +152,29 @@ fn a_model_that_is_not_there_ends_the_run_with_code_3_and_its_path() {
         panic!("the log says how it ended: {:?}", run.events.last())
     };
     assert!(reason.contains("/nowhere/model"), "{reason}");
+}
+
+#[test]
+fn an_evaluation_without_training_says_so_when_it_ends() {
+    let (root, data) = fixture();
+    let run = run(root.path(), experiment(&data, "  val_only: true\n"));
+    assert_eq!(run.output.status.code(), Some(0));
+    let Some(EventKind::RunEnded {
+        status: RunStatus::Completed,
+        reason,
+        steps: 0,
+        ..
+    }) = run.events.last().map(|event| &event.kind)
+    else {
+        panic!("the log says how it ended: {:?}", run.events.last())
+    };
+    assert_eq!(
+        reason,
+        "the starting weights were evaluated; trainer.val_only trains no step"
+    );
+    assert!(
+        run.events
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::EvalEnded { step: 0, .. }))
+    );
 }

@@ -7,6 +7,7 @@
 //! Runs on one thread; knows no files, no sessions and no clocks but the recorder's.
 
 pub mod batch;
+mod knobs;
 pub mod metrics;
 mod update;
 
@@ -73,6 +74,11 @@ impl Trained {
             schedule: LrSchedule::new(optim, total_steps),
             model: Transformer::new(parameters, compute, gradient_checkpointing),
         })
+    }
+
+    /// Peak learning rate; its schedule scales it.
+    pub fn peak_lr(&mut self) -> &mut f64 {
+        self.schedule.peak()
     }
 
     /// Learning rate of training step `step` (from 1).
@@ -188,9 +194,9 @@ impl Learner {
         self.critic.as_ref()
     }
 
-    /// Coefficient of the KL in the reward, as the controller has it now.
-    pub fn kl_coef(&self) -> f64 {
-        self.controller.coefficient()
+    /// The controller of the KL in the reward, as it stands.
+    pub fn controller(&self) -> &KlController {
+        &self.controller
     }
 
     /// Trains on the rollouts of step `step` (from 1). `policy_version` is that of the weights before this step.

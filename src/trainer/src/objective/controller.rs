@@ -47,6 +47,13 @@ impl KlController {
         }
     }
 
+    /// β, to be set anew; the adaptive one goes on from there.
+    pub fn coefficient_mut(&mut self) -> &mut f64 {
+        match self {
+            Self::Fixed { coefficient } | Self::Adaptive { coefficient, .. } => coefficient,
+        }
+    }
+
     /// `mean_kl` of the batch just penalised, of `sequences` sequences. A KL that is not a number changes nothing.
     pub fn update(&mut self, mean_kl: f64, sequences: u64) {
         let Self::Adaptive {

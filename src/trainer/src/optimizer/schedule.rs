@@ -41,6 +41,11 @@ impl LrSchedule {
         }
     }
 
+    /// The rate at full height, which warm-up and cosine scale. Setting it keeps the shape and the place in it.
+    pub fn peak(&mut self) -> &mut f64 {
+        &mut self.lr
+    }
+
     /// Learning rate of training step `step`, counted from 0.
     pub fn lr_at(&self, step: u64) -> f64 {
         self.lr * self.factor_at(step)
@@ -94,6 +99,15 @@ mod tests {
     #[test]
     fn without_warm_up_the_first_step_has_the_full_rate() {
         assert_eq!(schedule(LrScheduler::Constant, -1, 0.0, 0.0).lr_at(0), 2.0);
+    }
+
+    #[test]
+    fn a_new_peak_scales_the_rest_of_the_schedule() {
+        let mut schedule = schedule(LrScheduler::Cosine, 4, 0.0, 0.1);
+        let before: Vec<_> = (0..20).map(|step| schedule.lr_at(step)).collect();
+        *schedule.peak() /= 2.0;
+        let after: Vec<_> = (0..20).map(|step| 2.0 * schedule.lr_at(step)).collect();
+        assert_eq!(after, before);
     }
 
     #[test]

@@ -1,0 +1,467 @@
+//! Commands to the running run: taken from the socket's thread, applied between steps, answered, and written as events.
+//!
+//! ```text
+//!  control.sock ─ server thread ─ queue (bounded) ─► Control ─ at a step boundary ─► Controlled (the run: RL or supervised)
+//! ```
+//! A boundary is any moment in which the learner computes nothing: also while it waits for rollouts, and while it is paused.
+//! Between boundaries commands wait; `status` is told at once from the board. Knows nothing of learners and samplers.
+
+mod rollout;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use runlog::control::{
+    Applied, Board, Command, Job, KNOBS, Knob, KnobState, Request, Server, Status,
+};
+use runlog::event::{EventKind, Lane};
+use runlog::number::Number;
+use runlog::recorder::Recorder;
+use runlog::run_dir::RunDir;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use crate::stop::Stop;
+
+pub use rollout::{Draw, RolloutKnobs};
+
+/// Commands that may wait for a boundary. Full: the next one is refused, and is told so.
+const MAX_WAITING: usize = 64;
+
+/// The alarm of a run that goes on without a control socket.
+pub const NO_CONTROL_ALARM: &str = "no live control";
+
+/// A run that can be controlled, as it stands at a step boundary.
+pub trait Controlled {
+    /// Steps trained.
+    fn step(&self) -> u64;
+
+    /// Writes a checkpoint of the steps trained and gives its path inside the run directory.
+    fn checkpoint(&mut self) -> Result<String, String>;
+
+    /// A knob's value now, or why this run has none.
+    fn knob(&mut self, knob: &'static Knob) -> Result<f64, String>;
+
+    /// Gives a knob a value that is in its range.
+    fn set(&mut self, knob: &'static Knob, value: f64) -> Result<Change, String>;
+}
+
+/// What setting a knob did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    pub from: f64,
+    /// The first step that is trained with the new value.
+    pub from_step: u64,
+}
+
+/// What the run is at, for `status` and for "when will it be applied".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    SettingUp,
+    /// For the rollouts of this step.
+    Waiting(u64),
+    Training(u64),
+    /// Between this step and the next.
+    Ready(u64),
+    /// After this step.
+    Paused(u64),
+    /// No step will be trained any more, and why.
+    Finishing(&'static str),
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SettingUp => write!(formatter, "setting up"),
+            Self::Waiting(step) => write!(formatter, "waiting for the rollouts of step {step}"),
+            Self::Training(step) => write!(formatter, "training step {step}"),
+            Self::Ready(step) => write!(formatter, "about to go on after step {step}"),
+            Self::Paused(step) => write!(formatter, "paused after step {step}"),
+            Self::Finishing(_) => write!(formatter, "finishing"),
+        }
+    }
+}
+
+impl Doing {
+    /// When a command that comes now is applied.
+    fn boundary(self) -> String {
+        match self {
+            Self::SettingUp => "before step 1".to_owned(),
+            Self::Training(step) => format!("after step {step}"),
+            Self::Waiting(_) | Self::Ready(_) | Self::Paused(_) | Self::Finishing(_) => {
+                "now".to_owned()
+            }
+        }
+    }
+}
+
+/// The run's end of live control. Dropping it answers whatever still waits, then closes the socket.
+#[derive(Debug)]
+pub struct Control {
+    jobs: mpsc::Receiver<Job>,
+    /// Without a server nobody else holds one, and `recv` would end instead of waiting.
+    sender: mpsc::Sender<Job>,
+    /// `step` commands whose step is not trained yet.
+    owed: VecDeque<Job>,
+    /// `stop` commands; answered when the run has stopped.
+    stopping: Vec<Job>,
+    is_paused: bool,
+    doing: Arc<Mutex<Doing>>,
+    board: Board,
+    recorder: Recorder,
+    stop: Stop,
+    /// Last, so that it goes when every job has been answered.
+    server: Option<Server>,
+}
+
+impl Control {
+    /// Opens the run's socket. A run whose directory can hold none goes on without, and says so in an alarm.
+    pub fn start(run_dir: &RunDir, recorder: &Recorder, stop: &Stop) -> Self {
+        let mut control = Self::without_socket(recorder, stop);
+        control.board.update(|status| {
+            run_dir.name().clone_into(&mut status.run);
+        });
+        let mut desk = Desk {
+            sender: control.sender.clone(),
+            doing: Arc::clone(&control.doing),
+            board: control.board.clone(),
+            recorder: recorder.clone(),
+            stop: stop.clone(),
+        };
+        match Server::start(run_dir, control.board.clone(), move |job| desk.take(job)) {
+            Ok(server) => control.server = Some(server),
+            Err(error) => {
+                recorder.record(EventKind::Alarm {
+                    name: NO_CONTROL_ALARM.to_owned(),
+                    step: None,
+                    message: format!("{error}; the run goes on, signals still stop it"),
+                });
+            }
+        }
+        control
+    }
+
+    /// Control that no command ever reaches.
+    pub fn without_socket(recorder: &Recorder, stop: &Stop) -> Self {
+        let (sender, jobs) = mpsc::channel(MAX_WAITING);
+        let doing = Doing::SettingUp;
+        Self {
+            jobs,
+            sender,
+            owed: VecDeque::new(),
+            stopping: Vec::new(),
+            is_paused: false,
+            board: Board::new(Status {
+                pid: std::process::id(),
+                doing: doing.to_string(),
+                ..Status::default()
+            }),
+            doing: Arc::new(Mutex::new(doing)),
+            recorder: recorder.clone(),
+            stop: stop.clone(),
+            server: None,
+        }
+    }
+
+    /// The run is set up: `status` has its knobs from now on.
+    pub fn ready(&self, run: &mut dyn Controlled, total_steps: u64) {
+        let knobs = KNOBS
+            .iter()
+            .map(|knob| {
+                let (value, why_not) = match run.knob(knob) {
+                    Ok(value) => (Some(Number(value)), None),
+                    Err(reason) => (None, Some(reason)),
+                };
+                KnobState {
+                    key: knob.key.to_owned(),
+                    value,
+                    started_with: value,
+                    why_not,
+                }
+            })
+            .collect();
+        self.board.update(|status| {
+            status.total_steps = total_steps;
+            status.knobs = knobs;
+        });
+    }
+
+    /// Applies what has come. While the run is paused, waits for more; comes back when a step may be trained, or when the run
+    /// was asked to stop.
+    pub async fn boundary(&mut self, run: &mut dyn Controlled) {
+        while let Ok(job) = self.jobs.try_recv() {
+            self.apply(job, run);
+        }
+        if !self.holds() {
+            return;
+        }
+        self.now(Doing::Paused(run.step()));
+        let _span = self
+            .recorder
+            .span(Lane::Paused, "paused", Some(run.step() + 1));
+        while self.holds() {
+            let job = self.next().await;
+            if let Some(job) = job {
+                self.apply(job, run);
+            }
+        }
+    }
+
+    fn holds(&self) -> bool {
+        self.is_paused && self.owed.is_empty() && !self.stop.is_asked()
+    }
+
+    /// Waits for a command, to be given to [`Control::apply`]. None: the run was asked to stop.
+    pub async fn next(&mut self) -> Option<Job> {
+        tokio::select! {
+            biased;
+            () = self.stop.asked() => None,
+            job = self.jobs.recv() => job,
+        }
+    }
+
+    /// Carries a command out. At a step boundary only.
+    pub fn apply(&mut self, job: Job, run: &mut dyn Controlled) {
+        self.board.update(|status| status.waiting -= 1);
+        let step = run.step();
+        let noted = |note: &str| Applied {
+            step,
+            note: Some(note.to_owned()),
+            ..Applied::default()
+        };
+        match *job.command() {
+            Command::Pause => {
+                if self.is_paused && self.owed.is_empty() {
+                    job.applied(noted("it was paused already"));
+                    return;
+                }
+                for owed in std::mem::take(&mut self.owed) {
+                    self.refused(owed, step, "the run was paused before this step".to_owned());
+                }
+                self.pause(true);
+                self.rests(step);
+                self.applied(
+                    job,
+                    Applied {
+                        step,
+                        ..Applied::default()
+                    },
+                );
+            }
+            Command::Resume => {
+                if !self.is_paused {
+                    job.applied(noted("it was not paused"));
+                    return;
+                }
+                self.pause(false);
+                self.rests(step);
+                self.applied(
+                    job,
+                    Applied {
+                        step,
+                        ..Applied::default()
+                    },
+                );
+            }
+            Command::Step => {
+                self.pause(true);
+                self.owed.push_back(job);
+            }
+            Command::Checkpoint => match run.checkpoint() {
+                Ok(path) => self.applied(job, noted(&path)),
+                Err(reason) => self.refused(job, step, reason),
+            },
+            Command::Stop => self.stopping.push(job),
+            Command::Set { knob, value } => match run.set(knob, value) {
+                Ok(change) => {
+                    self.board.update(|status| {
+                        if let Some(state) =
+                            status.knobs.iter_mut().find(|state| state.key == knob.key)
+                        {
+                            state.value = Some(Number(value));
+                        }
+                    });
+                    self.applied(
+                        job,
+                        Applied {
+                            step,
+                            from_step: Some(change.from_step),
+                            from: Some(Number(change.from)),
+                            to: Some(Number(value)),
+                            note: None,
+                        },
+                    );
+                }
+                Err(reason) => self.refused(job, step, reason),
+            },
+            Command::Status => job.refused("status is told by the socket's own thread"),
+        }
+    }
+
+    fn pause(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+        self.board.update(|status| status.is_paused = is_paused);
+    }
+
+    fn applied(&self, job: Job, applied: Applied) {
+        record_applied(&self.recorder, job.request(), &applied);
+        job.applied(applied);
+    }
+
+    fn refused(&self, job: Job, step: u64, reason: String) {
+        let request = job.request();
+        let (knob, to) = target(&request.command);
+        self.recorder.record(EventKind::ControlRefused {
+            request: request.id,
+            who: request.who.clone(),
+            command: request.command.name().to_owned(),
+            step,
+            knob,
+            to,
+            reason: reason.clone(),
+        });
+        job.refused(reason);
+    }
+
+    fn now(&self, doing: Doing) {
+        *self.doing.lock().expect("no holder panics") = doing;
+        self.board.update(|status| status.doing = doing.to_string());
+    }
+
+    /// Said before whoever brought it about is answered: what is asked next finds it so.
+    fn rests(&self, step: u64) {
+        self.now(if self.holds() {
+            Doing::Paused(step)
+        } else {
+            Doing::Ready(step)
+        });
+    }
+
+    /// The learner waits for the rollouts of `step`.
+    pub fn waits_for(&self, step: u64) {
+        self.now(Doing::Waiting(step));
+    }
+
+    /// The learner begins `step`: no boundary until [`Control::trained`].
+    pub fn trains(&self, step: u64) {
+        self.now(Doing::Training(step));
+    }
+
+    /// `step` is trained, which answers a `step` command.
+    pub fn trained(&mut self, step: u64) {
+        self.board.update(|status| status.step = step);
+        let owed = self.owed.pop_front();
+        self.rests(step);
+        if let Some(job) = owed {
+            self.applied(
+                job,
+                Applied {
+                    step,
+                    ..Applied::default()
+                },
+            );
+        }
+    }
+
+    /// No step will be trained any more: every command but `stop` is refused with `reason` from now on.
+    pub fn finish(&mut self, step: u64, reason: &'static str) {
+        self.now(Doing::Finishing(reason));
+        for job in std::mem::take(&mut self.owed) {
+            self.refused(job, step, reason.to_owned());
+        }
+        self.collect(step, reason);
+    }
+
+    fn collect(&mut self, step: u64, reason: &str) {
+        while let Ok(job) = self.jobs.try_recv() {
+            self.board.update(|status| status.waiting -= 1);
+            if *job.command() == Command::Stop {
+                self.stopping.push(job);
+            } else {
+                self.refused(job, step, reason.to_owned());
+            }
+        }
+    }
+
+    /// The run has ended in good order after `step` steps, its last checkpoint is written: `stop` is answered.
+    pub fn ended(&mut self, step: u64) {
+        self.collect(step, "the run has ended");
+        for job in self.stopping.drain(..) {
+            // Its event was written when it came.
+            job.applied(Applied {
+                step,
+                ..Applied::default()
+            });
+        }
+    }
+}
+
+/// The socket thread's side: queues commands, and passes `stop` on at once.
+struct Desk {
+    sender: mpsc::Sender<Job>,
+    doing: Arc<Mutex<Doing>>,
+    board: Board,
+    recorder: Recorder,
+    stop: Stop,
+}
+
+impl Desk {
+    fn take(&mut self, job: Job) -> Result<String, (Job, String)> {
+        let request = job.request().clone();
+        let doing = *self.doing.lock().expect("no holder panics");
+        if let (Doing::Finishing(reason), false) = (doing, request.command == Command::Stop) {
+            return Err((job, reason.to_owned()));
+        }
+        // Counted before it is sent: the run takes one off for each that it applies.
+        self.board.update(|status| status.waiting += 1);
+        if let Err(error) = self.sender.try_send(job) {
+            self.board.update(|status| status.waiting -= 1);
+            return Err(match error {
+                TrySendError::Full(job) => (
+                    job,
+                    format!("{MAX_WAITING} commands wait already; try again later"),
+                ),
+                TrySendError::Closed(job) => (job, "the run has ended".to_owned()),
+            });
+        }
+        if request.command != Command::Stop {
+            return Ok(doing.boundary());
+        }
+        let applied = Applied {
+            step: self.board.status().step,
+            ..Applied::default()
+        };
+        record_applied(&self.recorder, &request, &applied);
+        self.board.update(|status| status.is_stopping = true);
+        self.stop.ask();
+        Ok(match doing {
+            Doing::Training(step) => format!("after step {step}, with a checkpoint"),
+            _ => "now, with a checkpoint".to_owned(),
+        })
+    }
+}
+
+fn record_applied(recorder: &Recorder, request: &Request, applied: &Applied) {
+    let (knob, _) = target(&request.command);
+    recorder.record(EventKind::ControlApplied {
+        request: request.id,
+        who: request.who.clone(),
+        command: request.command.name().to_owned(),
+        step: applied.step,
+        knob,
+        from: applied.from,
+        to: applied.to,
+        from_step: applied.from_step,
+    });
+}
+
+/// Key and value of a `set`.
+fn target(command: &Command) -> (Option<String>, Option<Number>) {
+    match command {
+        Command::Set { knob, value } => (Some(knob.key.to_owned()), Some(Number(*value))),
+        _ => (None, None),
+    }
+}

@@ -1,0 +1,193 @@
+//! The learner's side of a run between two waits: one batch trained, its numbers written, checkpoints; and what may be changed
+//! there while it runs.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use dialogue::data::Cursor;
+use dialogue::rollout::{Finish, Rollout};
+use experiment::Experiment;
+use runlog::control::{Knob, find_knob};
+use runlog::event::EventKind;
+use runlog::number::Number;
+use runlog::recorder::Recorder;
+use runlog::run_dir::RunDir;
+
+use crate::control::{Change, Controlled, Draw, RolloutKnobs};
+use crate::failure::Failure;
+use crate::learner::{Learner, StepOutcome};
+use crate::rollouts::Sampled;
+use crate::run::panic_text;
+use crate::save;
+
+const TEMPERATURE: &str = "actor_rollout_ref.rollout.temperature";
+const STALENESS: &str = "trainer.max_staleness";
+
+/// A learner on its way through a run.
+#[derive(Debug)]
+pub struct Training<'r> {
+    pub learner: Learner,
+    pub experiment: &'r Arc<Experiment>,
+    pub run_dir: &'r RunDir,
+    pub recorder: &'r Recorder,
+    pub rollouts: Arc<RolloutKnobs>,
+    /// Steps trained; also the version of the weights.
+    pub trained: u64,
+    /// Rows consumed by the steps trained.
+    pub cursor: Option<Cursor>,
+    /// Knobs that were set while the run ran: key to value.
+    pub changed: BTreeMap<String, f64>,
+}
+
+impl Training<'_> {
+    /// One batch through the learner. A panic inside libtorch is a failure of the run, with its message.
+    pub fn train(&mut self, sampled: Sampled, waited_ms: f64) -> Result<(), Failure> {
+        let recorder = self.recorder;
+        let started_ms = recorder.elapsed_ms();
+        let Sampled {
+            step,
+            rollouts,
+            timing,
+            cursor,
+            draw,
+            ..
+        } = sampled;
+        let tokens: usize = rollouts
+            .iter()
+            .map(|rollout| rollout.prompt_ids.len() + rollout.response_ids.len())
+            .sum();
+        if let Some(error) = failed_everywhere(&rollouts) {
+            return Err(Failure::Run(format!(
+                "step {step}: every dialogue failed, the first with: {error}"
+            )));
+        }
+        self.learner.drawn_at(draw.temperature);
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            self.learner.step(step, step - 1, rollouts, recorder)
+        }))
+        .map_err(|panic| {
+            Failure::Run(format!(
+                "step {step}: the learner panicked: {}",
+                panic_text(&*panic)
+            ))
+        })?
+        .map_err(Failure::run)?;
+        let StepOutcome {
+            mut values,
+            alarms,
+            trained,
+        } = outcome;
+        for (name, message) in alarms {
+            recorder.record(EventKind::Alarm {
+                name: name.to_owned(),
+                step: Some(step),
+                message,
+            });
+        }
+        let step_s = (recorder.elapsed_ms() - started_ms + waited_ms) / 1e3;
+        values.set("training/global_step", step as f64);
+        values.set("training/epoch", timing.epoch as f64);
+        values.set("timing_s/gen", timing.generate_s);
+        values.set("timing_s/reward", timing.reward_s);
+        values.set("timing_s/step", step_s);
+        values.set("async/wait_rollouts_s", waited_ms / 1e3);
+        values.set("async/wait_learner_s", timing.wait_learner_s);
+        values.set("perf/total_num_tokens", tokens as f64);
+        values.set("perf/time_per_step", step_s);
+        values.set("perf/throughput", tokens as f64 / step_s.max(1e-9));
+        for (name, value) in self.changed_metrics(draw) {
+            values.0.entry(name.to_owned()).or_insert(Number(value));
+        }
+        if let Some(trained) = &trained
+            && self.experiment.trainer.record_rollouts
+            && let Err(error) = save::rollouts(trained, step, self.run_dir)
+        {
+            recorder.record(EventKind::Alarm {
+                name: "rollouts not recorded".to_owned(),
+                step: Some(step),
+                message: error.to_string(),
+            });
+        }
+        recorder.record(EventKind::StepEnded {
+            step,
+            policy_version: step,
+            values: values.0,
+        });
+        self.trained = step;
+        self.cursor = Some(cursor);
+        Ok(())
+    }
+
+    /// What every knob that was ever set had in this step, by metric; rates and KL weights are there anyway.
+    fn changed_metrics(&self, draw: Draw) -> impl Iterator<Item = (&'static str, f64)> {
+        self.changed.iter().filter_map(move |(key, value)| {
+            let value = match key.as_str() {
+                TEMPERATURE => draw.temperature,
+                STALENESS => draw.staleness as f64,
+                _ => *value,
+            };
+            Some((find_knob(key).ok()?.metric, value))
+        })
+    }
+
+    /// Writes a checkpoint of the steps trained; gives its path inside the run directory. A failure is also an alarm.
+    pub fn checkpoint(&self) -> Result<String, String> {
+        save::checkpoint(
+            &self.learner,
+            self.experiment,
+            self.run_dir,
+            self.recorder,
+            &save::RunCounters {
+                step: self.trained,
+                kl_controller: *self.learner.controller(),
+                knobs: self.changed.clone(),
+                cursor: self.cursor.clone(),
+                seed: self.experiment.trainer.seed,
+            },
+        )
+        .map_err(|error| error.to_string())
+    }
+}
+
+impl Controlled for Training<'_> {
+    fn step(&self) -> u64 {
+        self.trained
+    }
+
+    fn checkpoint(&mut self) -> Result<String, String> {
+        Training::checkpoint(self)
+    }
+
+    fn knob(&mut self, knob: &'static Knob) -> Result<f64, String> {
+        match knob.key {
+            TEMPERATURE => Ok(self.rollouts.draw().temperature),
+            STALENESS => Ok(self.rollouts.draw().staleness as f64),
+            key => self.learner.knob(key).copied(),
+        }
+    }
+
+    fn set(&mut self, knob: &'static Knob, value: f64) -> Result<Change, String> {
+        let change = match knob.key {
+            TEMPERATURE => self.rollouts.set_temperature(value)?,
+            STALENESS => self.rollouts.set_staleness(value as u64)?,
+            key => Change {
+                from: std::mem::replace(self.learner.knob(key)?, value),
+                from_step: self.trained + 1,
+            },
+        };
+        self.changed.insert(knob.key.to_owned(), value);
+        Ok(change)
+    }
+}
+
+/// The first error when no dialogue reached an end: then the fault is not the dialogues'.
+fn failed_everywhere(rollouts: &[Rollout]) -> Option<&str> {
+    let failed = |rollout: &Rollout| rollout.finish == Finish::Error;
+    if !rollouts.iter().all(failed) {
+        return None;
+    }
+    rollouts
+        .first()
+        .map(|rollout| rollout.error.as_deref().unwrap_or("no reason given"))
+}
