@@ -53,6 +53,17 @@ fn run(runs: &Path, more: &[&str]) -> Output {
     lathe(runs, &arguments).output().expect("lathe starts")
 }
 
+/// The quickstart cut short, started and left alone.
+fn start(runs: &Path) -> Child {
+    let mut arguments = vec!["run", "experiments/quickstart.yaml"];
+    arguments.extend(SHORT);
+    lathe(runs, &arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("lathe starts")
+}
+
 fn last_object(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().last().unwrap_or_else(|| {
@@ -160,13 +171,7 @@ fn ctrl_c_once_saves_a_checkpoint_and_ends_with_code_130() {
         return;
     }
     let runs = tempfile::tempdir().expect("a temporary directory");
-    let mut arguments = vec!["run", "experiments/quickstart.yaml"];
-    arguments.extend(SHORT);
-    let mut child = lathe(runs.path(), &arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("lathe starts");
+    let mut child = start(runs.path());
     let run = wait_for_a_step(runs.path(), &mut child);
     kill_process(
         Pid::from_raw(child.id() as i32).expect("not 0"),
@@ -189,13 +194,7 @@ fn a_killed_trainer_leaves_a_log_that_still_reads_and_a_run_presumed_dead() {
         return;
     }
     let runs = tempfile::tempdir().expect("a temporary directory");
-    let mut arguments = vec!["run", "experiments/quickstart.yaml"];
-    arguments.extend(SHORT);
-    let mut child = lathe(runs.path(), &arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("lathe starts");
+    let mut child = start(runs.path());
     let run = wait_for_a_step(runs.path(), &mut child);
     kill_process(pid_of(&run), Signal::KILL).expect("our trainer");
     assert_eq!(child.wait().expect("a child of ours").code(), Some(4));
@@ -211,19 +210,19 @@ fn a_killed_trainer_leaves_a_log_that_still_reads_and_a_run_presumed_dead() {
             .is_some_and(|steps| steps >= 1),
         "what was trained is there: {text}"
     );
+    let ctl = lathe(runs.path(), &["ctl", "latest", "pause"])
+        .output()
+        .expect("lathe starts");
+    assert_eq!(ctl.status.code(), Some(7));
+    let message = String::from_utf8_lossy(&ctl.stderr).into_owned();
+    assert!(message.contains("is gone"), "{message}");
 }
 
 #[test]
 fn a_second_trainer_on_a_run_in_progress_is_refused_with_code_5() {
     let Some(trainer) = trainer() else { return };
     let runs = tempfile::tempdir().expect("a temporary directory");
-    let mut arguments = vec!["run", "experiments/quickstart.yaml"];
-    arguments.extend(SHORT);
-    let mut child = lathe(runs.path(), &arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("lathe starts");
+    let mut child = start(runs.path());
     let run = wait_for_a_step(runs.path(), &mut child);
     let second = Command::new(trainer)
         .current_dir(ROOT)
@@ -240,4 +239,81 @@ fn a_second_trainer_on_a_run_in_progress_is_refused_with_code_5() {
     );
     kill_process(first, Signal::KILL).expect("our trainer");
     child.wait().expect("a child of ours");
+}
+
+#[test]
+fn a_run_is_controlled_from_another_terminal() {
+    if trainer().is_none() {
+        return;
+    }
+    let runs = tempfile::tempdir().expect("a temporary directory");
+    let mut child = start(runs.path());
+    let run = wait_for_a_step(runs.path(), &mut child);
+    let ctl = |arguments: &[&str]| {
+        let mut all = vec!["ctl", "latest"];
+        all.extend(arguments);
+        let output = lathe(runs.path(), &all).output().expect("lathe starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (code, paused, _) = ctl(&["pause", "--wait"]);
+    assert_eq!(code, Some(0));
+    let step: u64 = paused
+        .strip_prefix("paused after step ")
+        .and_then(|step| step.parse().ok())
+        .unwrap_or_else(|| panic!("it says where: {paused}"));
+    let (_, status, _) = ctl(&["status", "--json"]);
+    let status: Value = serde_json::from_str(&status).expect("one JSON object");
+    assert_eq!(status["step"], step);
+    assert_eq!(status["is_paused"], true);
+    let (code, set, _) = ctl(&["set", "actor.optim.lr=1e-5", "clip_ratio_low=0.1", "--wait"]);
+    assert_eq!(code, Some(0));
+    let lines: Vec<&str> = set.lines().collect();
+    assert_eq!(lines.len(), 2, "{set}");
+    assert!(
+        lines[0].ends_with(&format!("-> 1.00e-5, from step {}", step + 1)),
+        "{set}"
+    );
+    let (code, _, refused) = ctl(&["set", "critic.optim.lr=1e-5", "--wait"]);
+    assert_eq!(code, Some(6));
+    assert!(refused.contains("trains no critic"), "{refused}");
+    let (code, _, unknown) = ctl(&["set", "actor.optim.lrr=1e-5"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        unknown.contains("did you mean actor.optim.lr?"),
+        "{unknown}"
+    );
+    let (_, answers, _) = ctl(&["step", "--wait", "--json"]);
+    let answers: Vec<Value> = answers
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(answers[0]["answer"], "accepted");
+    assert_eq!(answers[1]["step"], step + 1);
+    let (_, knobs, _) = ctl(&["knobs"]);
+    assert!(knobs.contains("actor.optim.lr "), "{knobs}");
+    assert!(
+        ctl(&["checkpoint", "--wait"])
+            .1
+            .starts_with("saved checkpoints/step-")
+    );
+    let (_, resumed, _) = ctl(&["resume", "--wait"]);
+    assert_eq!(resumed, format!("goes on after step {}", step + 1));
+    let (code, stopped, _) = ctl(&["stop", "--wait"]);
+    assert!(stopped.starts_with("stopped after step "), "{stopped}");
+    assert_eq!(code, Some(0));
+    assert_eq!(child.wait().expect("a child of ours").code(), Some(130));
+    let (code, _, over) = ctl(&["status"]);
+    assert_eq!(code, Some(7));
+    assert!(over.contains("is not running: it was stopped"), "{over}");
+    let log = fs::read_to_string(run.join("events.jsonl")).expect("a log");
+    let changes = log.matches("\"control_applied\"").count();
+    assert_eq!(
+        changes, 7,
+        "pause, two sets, step, checkpoint, resume, stop"
+    );
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 const EXIT_CODES: &str = "\
@@ -14,6 +14,8 @@ Exit codes:
   3    input that cannot be used: model, tokenizer, data or libtorch missing or corrupt
   4    the run started and failed
   5    another program is writing to this run directory
+  6    the run refused what `lathe ctl` asked of it
+  7    `lathe ctl` cannot reach the run: it has ended, runs elsewhere, or does not answer
   130  stopped on request (Ctrl-C), with a checkpoint
   129, 143  lathe was told to leave (SIGHUP, SIGTERM); the run goes on
 
@@ -114,6 +116,8 @@ pub enum Command {
         #[command(flatten)]
         place: RunsPlace,
     },
+    /// Control a running run: pause, resume, step, checkpoint, stop, set, status, knobs
+    Ctl(CtlArguments),
     /// List the experiment's keys with type, default and meaning
     Keys {
         /// Only keys whose path or meaning contains this
@@ -197,6 +201,53 @@ pub struct RunArguments {
     /// Start the run and return
     #[arg(long, conflicts_with_all = ["plain", "verbose"])]
     pub detach: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Commands are applied between two steps and answered; each change stands in the run's log with who
+and when. Without --wait, lathe comes back a second after the run has accepted the command.
+
+Examples:
+  lathe ctl latest pause
+  lathe ctl latest set actor.optim.lr=1e-5 rollout.temperature=0.8 --wait
+  lathe ctl latest checkpoint --wait
+  lathe ctl latest knobs")]
+pub struct CtlArguments {
+    /// A path, a name, the start of an id, or `latest`
+    pub run: OsString,
+    pub command: CtlCommand,
+    /// With `set`: KEY=VALUE, one or more; see `knobs`
+    #[arg(value_name = "KEY=VALUE")]
+    pub values: Vec<String>,
+    #[command(flatten)]
+    pub place: RunsPlace,
+    /// The run's answers as JSON lines
+    #[arg(long)]
+    pub json: bool,
+    /// Wait until it is applied, however long the step in progress takes
+    #[arg(long)]
+    pub wait: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CtlCommand {
+    /// Train no further step
+    Pause,
+    /// Go on training
+    Resume,
+    /// Train one step, then be paused
+    Step,
+    /// Save a checkpoint now
+    Checkpoint,
+    /// Save a checkpoint and end, as Ctrl-C does
+    Stop,
+    /// Give knobs a value
+    Set,
+    /// What the run is at
+    Status,
+    /// What can be set, with values and ranges
+    Knobs,
 }
 
 #[derive(Debug, Args)]

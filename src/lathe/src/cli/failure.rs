@@ -2,6 +2,7 @@
 
 use std::io;
 
+use runlog::control::ClientError;
 use runlog::exit_code;
 use runlog::run_dir::RunDirError;
 
@@ -48,6 +49,12 @@ impl Failure {
             Self::Told { exit_code, .. } => *exit_code,
             Self::ReaderLeft => exit_code::OK,
         }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::told(exit_code::UNREACHABLE, error.to_string())
     }
 }
 

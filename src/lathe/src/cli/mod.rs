@@ -1,12 +1,13 @@
 //! The command line: what can be said, and which function answers. Commands print to `Output` and give an exit code.
 //!
 //! ```text
-//!  arguments ─► Cli (clap) ─► cli::{workbench, run, check, data, runs, keys, metrics} ─► exit code of runlog::exit_code
+//!  arguments ─► Cli (clap) ─► cli::{workbench, run, check, data, runs, ctl, keys, metrics} ─► exit code of runlog::exit_code
 //! ```
 //! Expected failures are [`Failure`] values with their exit code; only `main` prints them.
 
 mod arguments;
 mod check;
+mod ctl;
 mod data;
 mod experiment_file;
 mod failure;
@@ -60,6 +61,7 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         Command::Data { command } => data::data(&command, out, terminal),
         Command::Follow { run, place, form } => run::follow(&run, &place, form, out, terminal),
         Command::Stop { run, place } => runs::stop(&place, &run, out),
+        Command::Ctl(arguments) => ctl::ctl(&arguments, out, terminal),
         Command::Runs(arguments) => runs::runs(&arguments, out, terminal),
         Command::Keys { filter, json } => keys::keys(filter.as_deref(), json, out, terminal),
         Command::Metrics {

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
+use runlog::control::{Answer, Client, Command};
 use runlog::exit_code;
 use runlog::number::Values;
 use runlog::run_dir::{self, RunDir, host_name};
@@ -205,9 +206,14 @@ pub fn stop(place: &RunsPlace, run: &OsStr, out: &mut Output) -> Result<i32, Fai
             info.pid
         )));
     }
-    crate::launch::interrupt(info.pid).map_err(|error| {
-        Failure::unexpected(format!("cannot signal process {}: {error}", info.pid))
-    })?;
+    // Over the socket first, so that the log says who; a run without one hears the signal.
+    let asked = Client::connect(&run_dir, &Client::name("lathe stop"))
+        .and_then(|mut client| client.ask(Command::Stop));
+    if !matches!(asked, Ok((_, Answer::Accepted { .. }))) {
+        crate::launch::interrupt(info.pid).map_err(|error| {
+            Failure::unexpected(format!("cannot signal process {}: {error}", info.pid))
+        })?;
+    }
     out.line(&format!(
         "{} stops after this step, saving a checkpoint; watch it: lathe follow {}",
         run_dir.name(),

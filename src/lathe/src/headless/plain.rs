@@ -1,8 +1,10 @@
 //! A short line per step, evaluation, alarm and checkpoint; on request every metric in verl's console form. For pipes,
 //! logs and batch jobs.
 
+use runlog::control::find_knob;
 use runlog::event::{Event, EventKind, Level, Phase};
 use runlog::loggers::step_line;
+use runlog::number::Number;
 use runlog::state::{Evaluation, RunState};
 
 use super::rows::{ENTROPY, KL, LENGTH, REWARD, SFT_LOSS, STEP_TIME};
@@ -111,6 +113,34 @@ pub fn line(kind: &EventKind) -> Option<String> {
             Some(step) => format!("alarm {name} at step {step}: {message}"),
             None => format!("alarm {name}: {message}"),
         },
+        EventKind::ControlApplied {
+            who,
+            command,
+            step,
+            knob,
+            from,
+            to,
+            from_step,
+            ..
+        } => {
+            let change = change(knob.as_deref(), *from, *to);
+            let from_step = from_step.map_or_else(
+                || format!("at step {step}"),
+                |from_step| format!("from step {from_step}"),
+            );
+            format!("{command}{change} {from_step}, by {who}")
+        }
+        EventKind::ControlRefused {
+            who,
+            command,
+            knob,
+            to,
+            reason,
+            ..
+        } => {
+            let change = change(knob.as_deref(), None, *to);
+            format!("refused {command}{change} of {who}: {reason}")
+        }
         EventKind::LogLine {
             level: level @ (Level::Warning | Level::Error),
             message,
@@ -130,6 +160,20 @@ pub fn line(kind: &EventKind) -> Option<String> {
         } => format!("alarm weight sync of version {version} could not be verified"),
         _ => return None,
     })
+}
+
+/// ` actor.optim.lr 1e-6 -> 1e-5`; empty for a command without a knob.
+fn change(knob: Option<&str>, from: Option<Number>, to: Option<Number>) -> String {
+    let Some(key) = knob else {
+        return String::new();
+    };
+    let name = find_knob(key).map_or(key, |knob| knob.name);
+    let values: Vec<String> = [from, to]
+        .into_iter()
+        .flatten()
+        .map(|value| format::number(value.0))
+        .collect();
+    format!(" {name} {}", values.join(" -> "))
 }
 
 pub fn phase_text(phase: Phase) -> &'static str {

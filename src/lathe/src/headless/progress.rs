@@ -108,6 +108,7 @@ impl ProgressView {
         self.steps.set_position(state.step.min(total));
         self.steps.set_prefix(match state.phase {
             _ if self.is_stopping => "stopping",
+            _ if state.is_paused => "paused",
             Some(phase) => plain::phase_text(phase),
             None => "starting",
         });
@@ -148,7 +149,9 @@ impl ProgressView {
 impl View for ProgressView {
     fn event(&mut self, event: &Event, state: &RunState) -> Result<(), Failure> {
         match &event.kind {
-            EventKind::RunStarted { .. } | EventKind::CheckpointSaved { .. } => {
+            EventKind::RunStarted { .. }
+            | EventKind::CheckpointSaved { .. }
+            | EventKind::ControlApplied { .. } => {
                 if let Some(line) = plain::line(&event.kind) {
                     self.scroll(Role::Muted, ("•", "*"), &line);
                 }
@@ -159,6 +162,7 @@ impl View for ProgressView {
                 }
             }
             EventKind::Alarm { .. }
+            | EventKind::ControlRefused { .. }
             | EventKind::WeightsSynced {
                 verified: false, ..
             }

@@ -10,6 +10,7 @@ fn help_says_what_there_is() {
     let bench = Bench::new();
     insta::assert_snapshot!(bench.run(["--help"]).stdout);
     insta::assert_snapshot!(bench.run(["run", "--help"]).stdout);
+    insta::assert_snapshot!(bench.run(["ctl", "--help"]).stdout);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! its trainer, writing real events through `runlog`. Nothing here links libtorch or learns anything.
 
 mod check;
+mod ctl;
 mod fake_trainer;
 mod golden;
 mod harness;

@@ -1,0 +1,310 @@
+//! `lathe ctl`: live control of a running run from the command line.
+
+use std::time::Duration;
+
+use runlog::control::{
+    Answer, Applied, Client, ClientError, Command, KNOBS, KnobState, Status, find_knob,
+};
+use runlog::exit_code;
+use runlog::number::Number;
+use serde_json::json;
+
+use super::arguments::{CtlArguments, CtlCommand};
+use super::{Failure, Output, runs};
+use crate::headless::format;
+use crate::terminal::{Role, Terminal};
+
+/// Without `--wait`: how long an answer may take that comes between two steps. What takes longer waits for a step's end.
+const GLANCE: Duration = Duration::from_secs(1);
+/// With `--wait`: longer than any step.
+const AGES: Duration = Duration::from_secs(365 * 24 * 3600);
+
+pub fn ctl(arguments: &CtlArguments, out: &mut Output, terminal: Terminal) -> Result<i32, Failure> {
+    // What is wrong with the command is told whether the run lives or not.
+    let commands = commands(arguments)?;
+    let run_dir = runs::find(&arguments.place, &arguments.run)?;
+    let mut client = Client::connect(&run_dir, &Client::name("lathe ctl"))?;
+    if let Some(commands) = commands {
+        return send(&mut client, commands, arguments, out);
+    }
+    let status = client.status()?;
+    match arguments.command {
+        CtlCommand::Knobs => knobs(&status, arguments.json, out, terminal)?,
+        _ if arguments.json => out.json(&status)?,
+        _ => print_status(&status, out, terminal)?,
+    }
+    Ok(exit_code::OK)
+}
+
+/// What to send; None: only the status is asked for.
+fn commands(arguments: &CtlArguments) -> Result<Option<Vec<Command>>, Failure> {
+    let command = match arguments.command {
+        CtlCommand::Set => {
+            if arguments.values.is_empty() {
+                return Err(Failure::usage(
+                    "set needs KEY=VALUE, such as actor.optim.lr=1e-5; `lathe ctl RUN knobs` lists the keys",
+                ));
+            }
+            let sets = arguments.values.iter().map(|text| assignment(text));
+            return sets.collect::<Result<_, _>>().map(Some);
+        }
+        CtlCommand::Pause => Some(Command::Pause),
+        CtlCommand::Resume => Some(Command::Resume),
+        CtlCommand::Step => Some(Command::Step),
+        CtlCommand::Checkpoint => Some(Command::Checkpoint),
+        CtlCommand::Stop => Some(Command::Stop),
+        CtlCommand::Status | CtlCommand::Knobs => None,
+    };
+    if let Some(value) = arguments.values.first() {
+        return Err(Failure::usage(format!(
+            "`{value}` is too much: only set takes KEY=VALUE"
+        )));
+    }
+    Ok(command.map(|command| vec![command]))
+}
+
+fn assignment(text: &str) -> Result<Command, Failure> {
+    let Some((key, value)) = text.split_once('=') else {
+        return Err(Failure::usage(format!(
+            "`{text}` is not KEY=VALUE, such as actor.optim.lr=1e-5"
+        )));
+    };
+    let number = value.trim().parse().map_err(|_| {
+        Failure::usage(format!(
+            "{}: `{value}` is no number",
+            find_knob(key.trim()).map_or(key, |knob| knob.name)
+        ))
+    })?;
+    Command::set(key.trim(), number).map_err(Failure::usage)
+}
+
+/// Sends all, then tells what became of each, in order.
+fn send(
+    client: &mut Client,
+    commands: Vec<Command>,
+    arguments: &CtlArguments,
+    out: &mut Output,
+) -> Result<i32, Failure> {
+    let asked = commands
+        .into_iter()
+        .map(|command| {
+            let (id, first) = client.ask(command.clone())?;
+            if arguments.json {
+                out.json(&first)?;
+            }
+            Ok((command, id, first))
+        })
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let mut code = exit_code::OK;
+    for (command, id, first) in asked {
+        let last = if first.is_last() {
+            first
+        } else {
+            match client.wait(id, if arguments.wait { AGES } else { GLANCE }) {
+                Ok(last) => {
+                    if arguments.json {
+                        out.json(&last)?;
+                    }
+                    last
+                }
+                Err(ClientError::Silent { .. }) if !arguments.wait => first,
+                // The run may close the connection before we have read that it stops.
+                Err(ClientError::Closed { .. }) if !arguments.wait && command == Command::Stop => {
+                    first
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        match &last {
+            Answer::Refused { reason, .. } => {
+                code = exit_code::REFUSED;
+                if !arguments.json {
+                    eprintln!("{command} was refused: {reason}");
+                }
+            }
+            _ if arguments.json => {}
+            Answer::Applied { applied, .. } => out.line(&done(&command, applied))?,
+            Answer::Accepted { when, .. } => {
+                out.line(&format!("{command} is accepted and applies {when}"))?;
+            }
+            Answer::Status { .. } | Answer::Unknown => {
+                out.line(&format!(
+                    "{command} was answered in words of a newer version"
+                ))?;
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// `actor.optim.lr 1.00e-6 -> 1.00e-5, from step 13`
+fn done(command: &Command, applied: &Applied) -> String {
+    let step = applied.step;
+    if let (Some(note), false) = (&applied.note, *command == Command::Checkpoint) {
+        return note.clone();
+    }
+    match command {
+        Command::Pause => format!("paused after step {step}"),
+        Command::Resume => format!("goes on after step {step}"),
+        Command::Step => format!("trained step {step}, and paused"),
+        Command::Checkpoint => format!(
+            "saved {}",
+            applied.note.as_deref().unwrap_or("a checkpoint")
+        ),
+        Command::Stop => format!("stopped after step {step}"),
+        Command::Status => format!("at step {step}"),
+        Command::Set { knob, value } => {
+            let from = applied
+                .from
+                .map_or_else(|| "?".to_owned(), |from| format::number(from.0));
+            let from_step = applied.from_step.unwrap_or(step);
+            format!(
+                "{} {from} -> {}, from step {from_step}",
+                knob.name,
+                format::number(*value)
+            )
+        }
+    }
+}
+
+fn print_status(status: &Status, out: &mut Output, terminal: Terminal) -> Result<(), Failure> {
+    out.line(&format!(
+        "{}  {}, {} of {} trained",
+        terminal.paint(Role::Strong, &status.run),
+        status.doing,
+        status.step,
+        format::plural(status.total_steps, "step")
+    ))?;
+    if status.is_stopping {
+        out.line("  was asked to stop")?;
+    } else if status.is_paused && !status.doing.starts_with("paused") {
+        out.line("  will pause after this step")?;
+    }
+    if status.waiting > 0 {
+        let commands = format::plural(status.waiting, "command");
+        out.line(&format!("  {commands} accepted, and not applied yet"))?;
+    }
+    for state in &status.knobs {
+        if let (Some(value), Some(first)) = (state.value, state.started_with)
+            && value != first
+        {
+            out.line(&format!(
+                "  {} {} (the experiment says {})",
+                name(state),
+                format::number(value.0),
+                format::number(first.0)
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+fn name(state: &KnobState) -> &str {
+    find_knob(&state.key).map_or(&state.key, |knob| knob.name)
+}
+
+fn knobs(
+    status: &Status,
+    as_json: bool,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<(), Failure> {
+    let state_of = |key: &str| status.knobs.iter().find(|state| state.key == key);
+    let widest = KNOBS.iter().map(|knob| knob.name.len()).max().unwrap_or(0);
+    for knob in KNOBS {
+        let state = state_of(knob.key);
+        let value = state.and_then(|state| state.value);
+        let why_not = match state {
+            Some(state) => state.why_not.as_deref(),
+            None => Some("the run is still setting up, or is of another version"),
+        };
+        if as_json {
+            out.json(&json!({
+                "key": knob.key, "name": knob.name, "value": value,
+                "started_with": state.and_then(|state| state.started_with), "why_not": why_not,
+                "range": knob.range(), "unit": knob.unit, "metric": knob.metric, "help": knob.help,
+            }))?;
+            continue;
+        }
+        let shown = value.map_or_else(|| "-".to_owned(), |Number(value)| format::number(value));
+        let text = why_not.map_or_else(|| knob.range(), str::to_owned);
+        out.line(&format!(
+            "{:widest$}  {shown:>9}  {}",
+            knob.name,
+            terminal.paint(Role::Muted, &text)
+        ))?;
+        out.line(&format!(
+            "{:widest$}  {:>9}  {}",
+            "",
+            "",
+            terminal.paint(Role::Muted, knob.help)
+        ))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use experiment::keys::{self, Bound, Kind};
+    use runlog::control::Knob;
+
+    use super::*;
+
+    /// Whether the experiment allows every value that the knob does.
+    fn lies_within(knob: &Knob, kind: &Kind) -> bool {
+        let low_fits = |low: Bound| match low {
+            Bound::None => true,
+            Bound::Closed(low) => knob.low >= low,
+            Bound::Open(low) => knob.low > low || (knob.low == low && knob.is_low_open),
+        };
+        let high_fits = |high: Bound| match high {
+            Bound::None => true,
+            Bound::Closed(high) => knob.high <= high,
+            Bound::Open(high) => knob.high < high || (knob.high == high && knob.is_high_open),
+        };
+        match *kind {
+            Kind::Float { low, high } | Kind::Probability { low, high } => {
+                !knob.is_whole && low_fits(low) && high_fits(high)
+            }
+            Kind::Int { min, max, .. } => {
+                knob.is_whole && knob.low >= min as f64 && knob.high <= max as f64
+            }
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn every_knob_is_a_key_of_the_experiment_with_its_short_name_unit_and_range() {
+        for knob in KNOBS {
+            let key = keys::find(knob.key).unwrap_or_else(|| panic!("{} is no key", knob.key));
+            assert_eq!(key.unit, knob.unit, "{}", knob.key);
+            assert_eq!(keys::canonical(knob.name).path, knob.key);
+            assert!(
+                lies_within(knob, &key.kind),
+                "{}: {} against {:?}",
+                knob.key,
+                knob.range(),
+                key.kind
+            );
+        }
+    }
+
+    #[test]
+    fn an_assignment_is_a_knob_in_range_or_a_reason() {
+        let reason = |text: &str| assignment(text).unwrap_err().to_string();
+        assert_eq!(
+            assignment("actor.optim.lr = 1e-5").unwrap().to_string(),
+            "set actor.optim.lr = 0.00001"
+        );
+        assert_eq!(
+            reason("actor.optim.lr"),
+            "`actor.optim.lr` is not KEY=VALUE, such as actor.optim.lr=1e-5"
+        );
+        assert_eq!(
+            reason("temperature=warm"),
+            "rollout.temperature: `warm` is no number"
+        );
+        assert!(reason("temprature=1").contains("did you mean rollout.temperature?"));
+        assert!(reason("temperature=inf").contains("expected 0 < x <= 100"));
+    }
+}
