@@ -18,6 +18,8 @@ pub const MOST_STALLS: usize = 4096;
 const LOOKED_AT: usize = 2048;
 /// A wait ends when it hears of the end of its cause: a moment later.
 const HEARD_WITHIN_MS: f64 = 50.0;
+/// What took less of a wait than this was its last link, not its cause.
+const LEAST_SHARE: f64 = 0.1;
 
 /// From the end of the step before (or the start of training) to the end of this one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -158,7 +160,8 @@ pub fn is_wait(lane: Lane) -> bool {
 /// What a wait was for, among the other spans in any order.
 ///
 /// A tool call or a score that takes up half of the wait or more is named before the batch that contains it. Else the longest
-/// span that was going on when the wait ended, or ended just before; else the one that shares the most time with the wait.
+/// span that was going on when the wait ended, or ended just before, and took up a tenth of it; else the one that shares the
+/// most time with the wait.
 /// Waits explain nothing: two sides never wait for each other at once. Ties go to the one that started first.
 pub fn cause<'a>(wait: &Span, spans: impl IntoIterator<Item = &'a Span>) -> Option<&'a Span> {
     let length = wait.end_ms - wait.start_ms;
@@ -172,7 +175,7 @@ pub fn cause<'a>(wait: &Span, spans: impl IntoIterator<Item = &'a Span>) -> Opti
         }
         let is_detail = matches!(span.lane, Lane::Tool | Lane::Reward);
         let covers_end =
-            span.start_ms < wait.end_ms && span.end_ms >= wait.end_ms - HEARD_WITHIN_MS;
+            span.end_ms >= wait.end_ms - HEARD_WITHIN_MS && shared >= length * LEAST_SHARE;
         let rank = match (is_detail, covers_end) {
             (true, _) if shared >= length / 2.0 => (3, shared),
             (_, true) => (2, span.end_ms.min(wait.end_ms) - span.start_ms),
@@ -293,6 +296,17 @@ mod tests {
         let found = cause(&wait, &spans).unwrap();
         assert_eq!(found.lane, Lane::ActorUpdate);
         assert_eq!(cause_words(found), "actor update");
+    }
+
+    #[test]
+    fn the_last_link_of_a_chain_is_not_its_cause() {
+        let wait = span(Lane::WaitLearner, "", 1_000.0, 5_000.0);
+        let spans = [
+            span(Lane::CriticUpdate, "critic update", 900.0, 2_400.0),
+            span(Lane::ActorUpdate, "actor update", 2_400.0, 4_900.0),
+            span(Lane::WeightSync, "publish", 4_985.0, 4_999.0),
+        ];
+        assert_eq!(cause(&wait, &spans).unwrap().lane, Lane::ActorUpdate);
     }
 
     #[test]

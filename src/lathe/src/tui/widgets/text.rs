@@ -83,6 +83,9 @@ pub fn matches(text: &str, needle: &str) -> Vec<std::ops::Range<usize>> {
             .map(|(at, found)| at..at + found.len())
             .collect();
     }
+    if needle.is_ascii() {
+        return ascii_matches(text.as_bytes(), needle.as_bytes());
+    }
     // Character by character, since lower case may have another length than upper case.
     let wanted: Vec<char> = needle.chars().flat_map(char::to_lowercase).collect();
     let mut found = Vec::new();
@@ -94,6 +97,33 @@ pub fn matches(text: &str, needle: &str) -> Vec<std::ops::Range<usize>> {
                 from += length;
             }
             None => from += text[from..].chars().next().map_or(1, char::len_utf8),
+        }
+    }
+    found
+}
+
+/// [`matches`] of a needle in ASCII: no byte of a longer character is one of ASCII, so ranges end between characters.
+fn ascii_matches(text: &[u8], needle: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let mut found = Vec::new();
+    let (lower, upper) = (
+        needle[0].to_ascii_lowercase(),
+        needle[0].to_ascii_uppercase(),
+    );
+    let mut from = 0;
+    while let Some(at) = text[from..]
+        .iter()
+        .position(|byte| *byte == lower || *byte == upper)
+    {
+        let start = from + at;
+        let end = start + needle.len();
+        if text
+            .get(start..end)
+            .is_some_and(|part| part.eq_ignore_ascii_case(needle))
+        {
+            found.push(start..end);
+            from = end;
+        } else {
+            from = start + 1;
         }
     }
     found

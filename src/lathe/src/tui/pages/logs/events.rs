@@ -2,13 +2,15 @@
 
 use runlog::RunState;
 use runlog::event::{Phase, RunStatus};
-use runlog::state::{RECENT_LOG_LINES, val_reward};
+use runlog::state::{ControlRecord, Outcome, RECENT_LOG_LINES, val_reward};
 
 use super::line::{Line, Severity};
 use crate::tui::widgets::text;
 
+pub type Fingerprint = [u64; 9];
+
 /// What tells that the lines are no longer those of the state: counts of everything they are made of.
-pub fn fingerprint(state: &RunState) -> [u64; 8] {
+pub fn fingerprint(state: &RunState) -> Fingerprint {
     [
         state.alarm_count,
         state.log_lines.len() as u64,
@@ -18,6 +20,7 @@ pub fn fingerprint(state: &RunState) -> [u64; 8] {
             .map_or(0, |line| line.elapsed_ms.to_bits()),
         state.phases.len() as u64 + state.resumes.len() as u64,
         state.checkpoints.len() as u64,
+        state.controls.len() as u64,
         state.evals.len() as u64,
         u64::from(state.ended.is_some()) + 2 * u64::from(state.started.is_some()),
         state.syncs.iter().filter(|sync| !sync.is_verified).count() as u64,
@@ -77,6 +80,18 @@ pub fn lines(state: &RunState) -> Vec<Line> {
             format!("{}{step}: {}", alarm.name, alarm.message),
         );
     }
+    for control in &state.controls {
+        let severity = match control.outcome {
+            Outcome::Applied { .. } => Severity::Info,
+            Outcome::Refused { .. } => Severity::Warning,
+        };
+        push(
+            control.elapsed_ms,
+            severity,
+            "control",
+            control_words(control),
+        );
+    }
     for sync in state.syncs.iter().filter(|sync| !sync.is_verified) {
         let said = format!(
             "the weights of version {} did not arrive as they were sent (canary differs by {} nats)",
@@ -127,6 +142,36 @@ pub fn lines(state: &RunState) -> Vec<Line> {
         before = line.id;
     }
     lines
+}
+
+/// `somebody sets actor_rollout_ref.actor.optim.lr from 1e-6 to 2e-6, from step 42 on`
+fn control_words(control: &ControlRecord) -> String {
+    let what = match &control.knob {
+        Some(knob) => format!("{} {knob}", control.command),
+        None => control.command.clone(),
+    };
+    let who = &control.who;
+    match &control.outcome {
+        Outcome::Applied {
+            from,
+            to,
+            from_step,
+        } => {
+            let from = from.map_or_else(String::new, |from| {
+                format!(" from {}", text::number(from.0))
+            });
+            let to = to.map_or_else(String::new, |to| format!(" to {}", text::number(to.0)));
+            let since = match from_step {
+                Some(step) => format!(", from step {step} on"),
+                None => format!(", after step {}", control.step),
+            };
+            format!("{who}: {what}{from}{to}{since}")
+        }
+        Outcome::Refused { to, reason } => {
+            let to = to.map_or_else(String::new, |to| format!(" to {}", text::number(to.0)));
+            format!("{who}: {what}{to} was refused: {reason}")
+        }
+    }
 }
 
 /// Said above the first line when older ones are gone from the fold.

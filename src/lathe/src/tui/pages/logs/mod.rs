@@ -156,7 +156,7 @@ pub struct Logs {
     pattern: String,
     /// Of the events, all levels; and what they were made of.
     events: Vec<Line>,
-    made_of: Option<[u64; 8]>,
+    made_of: Option<events::Fingerprint>,
     is_cut: bool,
     /// Indices of the events that the filter lets through.
     shown: Vec<usize>,

@@ -282,6 +282,7 @@ impl Rollouts {
             return;
         };
         field.text().clone_into(&mut self.pattern);
+        self.look_up();
         if self.pattern.is_empty() {
             return;
         }
@@ -296,12 +297,22 @@ impl Rollouts {
 
     /// Whether the sample of a row contains what is searched.
     pub(super) fn is_match(&self, row: usize) -> bool {
-        match (self.rows.get(row), self.batch()) {
-            (Some(Row::Sample(index)), Some(batch)) => {
-                batch.samples[*index].contains(&self.pattern)
-            }
+        match self.rows.get(row) {
+            Some(Row::Sample(index)) => self.found.get(*index).copied().unwrap_or(false),
             _ => false,
         }
+    }
+
+    /// Looks through all samples: a few milliseconds a megabyte of text, so not at each key.
+    pub(super) fn look_up(&mut self) {
+        self.found = match self.batch() {
+            Some(batch) if !self.pattern.is_empty() => batch
+                .samples
+                .iter()
+                .map(|sample| sample.contains(&self.pattern))
+                .collect(),
+            _ => Vec::new(),
+        };
     }
 
     fn next_match(&mut self, is_forward: bool, shared: &mut Shared) {

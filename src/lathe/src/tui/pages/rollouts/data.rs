@@ -110,6 +110,18 @@ impl Batch {
         &self.groups[self.samples[sample].group]
     }
 
+    /// Its samples have the same reward and no advantage. With a critic, equal rewards can teach all the same.
+    pub fn teaches_nothing(&self, group: &Group) -> bool {
+        let has_advantage = |index: &usize| {
+            self.samples[*index]
+                .advantage
+                .is_some_and(|advantage| advantage.abs() > 1e-6)
+        };
+        group.spread == Some(0.0)
+            && group.samples.len() > 1
+            && !group.samples.iter().any(has_advantage)
+    }
+
     /// A group with the same prompt as `sample`, which may be of another step or run.
     pub fn find_prompt(&self, sample: &Sample) -> Option<&Group> {
         let is_same = |group: &&Group| {

@@ -66,7 +66,7 @@ impl Rollouts {
         } else if area.width < NARROW {
             panes.list_frame = Some(area);
         } else {
-            let width = (area.width * 2 / 5).clamp(36, 76);
+            let width = (area.width * 9 / 20).clamp(36, 84);
             let [left, right] =
                 Layout::horizontal([Constraint::Length(width), Constraint::Fill(1)]).areas(area);
             panes.list_frame = Some(left);
@@ -148,6 +148,8 @@ impl Rollouts {
                 empty::problem(shared, frame, area, problem);
                 true
             }
+            // Until it was read, what was shown before stays.
+            Shelf::Absent if self.batch().is_some() => false,
             Shelf::Absent => {
                 say(&format!("Reading step {step}"), "");
                 true
@@ -183,7 +185,8 @@ impl Rollouts {
             let look = Look {
                 is_selected: at == selected,
                 is_focused,
-                is_match: !self.pattern.is_empty() && self.is_match(at),
+                is_match: self.is_match(at),
+                has_prompt: self.arrangement.is_flat,
             };
             columns.row(batch, self.rows[at], look, shared)
         });
@@ -479,7 +482,7 @@ fn group_lines(
                 let _ = write!(said, ", {missing} without a reward");
             }
             push(said, Role::Text);
-            if spread == 0.0 && group.samples.len() > 1 {
+            if batch.teaches_nothing(group) {
                 push(
                     "all rewards are equal: this group has no advantage to learn from".to_owned(),
                     Role::Caution,

@@ -17,6 +17,8 @@ use crate::tui::shared::{Problem, RunKey};
 
 /// Steps kept in memory: those before and after, and some of other runs.
 const KEPT: usize = 8;
+/// Steps read at once.
+const MOST_READING: usize = 3;
 /// Steps looked through for one prompt, nearest first: each costs a read.
 const LOOKED_THROUGH: usize = 400;
 
@@ -166,14 +168,18 @@ impl Library {
         if is_asked {
             return None;
         }
-        if let Some(at) = self
+        let place = self
             .books
             .iter()
-            .position(|book| book.run == *run && book.step == step)
-        {
+            .position(|book| book.run == *run && book.step == step);
+        if let Some(at) = place {
             // Used last, forgotten last.
             let book = self.books.remove(at).expect("its place was just found");
             self.books.push_front(book);
+            return None;
+        }
+        // A replay passes steps faster than they can be read: what is still wanted when an answer comes is asked for then.
+        if self.reading.len() >= MOST_READING {
             return None;
         }
         self.reading.push((run.clone(), step));

@@ -165,7 +165,7 @@ pub struct Columns {
 
 const SAMPLE: usize = 5;
 const REWARD: usize = 7;
-const ADVANTAGE: usize = 8;
+const ADVANTAGE: usize = 9;
 const TURNS: usize = 5;
 const CALLS: usize = 6;
 const TOKENS: usize = 7;
@@ -284,7 +284,8 @@ impl Columns {
                     let turns = sample.turns.to_string();
                     let calls = match sample.tools.iter().filter(|tool| tool.failed).count() {
                         0 => sample.tools.len().to_string(),
-                        failed => format!("{}!{failed}", sample.tools.len()),
+                        // How many failed stands with the calls themselves.
+                        _ => format!("{}!", sample.tools.len()),
                     };
                     spans.push(Span::styled(text::pad_left(&turns, TURNS, unicode), plain));
                     spans.push(Span::styled(text::pad_left(&calls, CALLS, unicode), plain));
@@ -306,7 +307,7 @@ impl Columns {
                         style,
                     ));
                 }
-                if self.rest > 12 {
+                if look.has_prompt && self.rest > 12 {
                     let title = text::printable(&batch.group_of(index).title);
                     spans.push(Span::styled(
                         format!("  {}", text::fit(&title, self.rest - 2, unicode)),
@@ -333,6 +334,8 @@ pub struct Look {
     pub is_selected: bool,
     pub is_focused: bool,
     pub is_match: bool,
+    /// Its prompt stands beside it, since no heading does.
+    pub has_prompt: bool,
 }
 
 pub fn reward_style(reward: Option<f64>, shared: &Shared) -> Style {

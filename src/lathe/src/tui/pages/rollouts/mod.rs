@@ -150,6 +150,8 @@ pub struct Rollouts {
     /// While it is typed.
     typing: Option<Field>,
     pattern: String,
+    /// Of each sample that is shown, whether it has the pattern; looked up once.
+    found: Vec<bool>,
     /// The run's last step when its files were listed.
     listed_at: Option<(RunKey, u64)>,
 }
@@ -259,10 +261,18 @@ impl Rollouts {
         effects
     }
 
-    /// Makes the rows of a step that was read; of one that is being read, the rows before stay gone.
+    /// Makes the rows of a step that was read. While one is being read, the step before stays on the screen.
     fn take_over(&mut self, run: RunKey, step: u64, is_recorded: bool) {
         let target = Some((run, step));
         if self.shown == target && !self.rows.is_empty() && self.batch().is_some() && is_recorded {
+            return;
+        }
+        let is_same_run = matches!((&self.shown, &target), (Some(a), Some(b)) if a.0 == b.0);
+        let is_coming = is_recorded
+            && target
+                .as_ref()
+                .is_some_and(|(run, step)| matches!(self.library.get(run, *step), Shelf::Absent));
+        if is_coming && is_same_run && self.batch().is_some() && !self.rows.is_empty() {
             return;
         }
         let is_other = self.shown != target;
@@ -271,6 +281,7 @@ impl Rollouts {
             Some(batch) => self.arrangement.rows(batch),
             None => Vec::new(),
         };
+        self.look_up();
         if is_other {
             self.scroll = 0;
             self.beside = None;
@@ -419,6 +430,7 @@ impl Page for Rollouts {
         }
         if !self.pattern.is_empty() {
             self.pattern.clear();
+            self.found.clear();
             return true;
         }
         if self.pane == Pane::Dialogue {

@@ -85,7 +85,14 @@ fn rows(step: u64) -> Vec<RolloutRow> {
                 behavior_logprobs: behavior,
                 ref_logprobs: None,
                 values: None,
-                advantages: Some(vec![if is_right { 0.9 } else { -0.9 }; tokens]),
+                advantages: Some(vec![
+                    match (prompt, is_right) {
+                        (1, _) => 0.0,
+                        (_, true) => 0.9,
+                        (_, false) => -0.9,
+                    };
+                    tokens
+                ]),
                 policy_versions: vec![step - 1; tokens],
                 score,
                 score_parts: json!({"answer": f64::from(u8::from(is_right)), "format": 0.5})
@@ -498,6 +505,55 @@ fn timeline_and_rollouts_show_the_same_step() {
     assert!(bench.screen(120, 40).contains("step 4: 12 samples"));
 }
 
+#[test]
+fn a_step_stays_on_the_screen_until_the_next_one_was_read() {
+    let (_folder, mut bench) = bench(9, &[1, 2, 3, 4, 5, 6, 7, 8]);
+    bench.press(", , , , , ,");
+    let screen = bench.screen(120, 40);
+    assert!(screen.contains("step 8: 12 samples"), "{screen}");
+    let reads = bench
+        .effects
+        .iter()
+        .filter(|effect| format!("{effect:?}").contains("read rollouts"))
+        .count();
+    assert!(reads <= 3, "{reads} steps are read at once");
+    bench.run_jobs();
+    assert!(bench.screen(120, 40).contains("step 2: 12 samples"));
+}
+
+#[test]
+fn a_broken_row_is_shown_as_it_is() {
+    let (_folder, mut bench) = bench(2, &[]);
+    let run = RunDir::open(&run_of(&bench)).unwrap();
+    let row = RolloutRow {
+        uid: "a\x1b[31m".to_owned(),
+        step: 2,
+        messages: "{no json".to_owned(),
+        score_parts: "[]".to_owned(),
+        tools: "x".to_owned(),
+        score: Some(f64::NAN),
+        finish: "a_newer_reason".to_owned(),
+        advantages: Some(vec![f32::NAN]),
+        behavior_logprobs: vec![f32::NAN],
+        response_ids: vec![7],
+        response_mask: vec![true],
+        policy_versions: vec![1],
+        ..RolloutRow::default()
+    };
+    store::write_rollouts(&store::rollouts_path(&run, 2), &[row]).unwrap();
+    bench.press("r");
+    bench.run_jobs();
+    bench.press("j");
+    let screen = bench.screen(120, 40);
+    assert!(screen.contains("the messages are no JSON"), "{screen}");
+    assert!(screen.contains("{no json"), "{screen}");
+    assert!(screen.contains("NaN"), "{screen}");
+    assert!(!screen.contains('\x1b'));
+    for _ in 0..2 {
+        press_all(&mut bench);
+    }
+}
+
 mod pure {
     use proptest::prelude::*;
 
@@ -534,6 +590,20 @@ mod pure {
                 prop_assert!(wide <= width || line.len() == 1);
             }
         }
+    }
+
+    #[test]
+    fn equal_rewards_teach_nothing_only_without_an_advantage() {
+        let mut rows = rows(2);
+        for row in &mut rows[4..8] {
+            row.advantages = Some(vec![0.0; row.response_ids.len()]);
+        }
+        let batch = Batch::new(2, rows.clone());
+        assert!(batch.teaches_nothing(&batch.groups[1]));
+        rows[5].advantages = Some(vec![0.25; rows[5].response_ids.len()]);
+        let batch = Batch::new(2, rows);
+        assert!(!batch.teaches_nothing(&batch.groups[1]));
+        assert!(!batch.teaches_nothing(&batch.groups[0]));
     }
 
     #[test]

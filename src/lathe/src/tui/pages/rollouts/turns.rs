@@ -56,7 +56,7 @@ pub fn head(batch: &Batch, index: usize, width: usize, glyphs: Glyphs) -> Vec<Di
             glyphs.pick("±", "+-"),
             text::number(spread)
         );
-        if spread == 0.0 && group.samples.len() > 1 {
+        if batch.teaches_nothing(group) {
             rewarded += " (all equal: teaches nothing)";
         }
     }

@@ -228,6 +228,8 @@ impl Timeline {
         match event.kind {
             MouseEventKind::ScrollUp if is_in_lanes => self.zoom(0.8, middle, state),
             MouseEventKind::ScrollDown if is_in_lanes => self.zoom(1.25, middle, state),
+            MouseEventKind::ScrollLeft => self.pan(-window.length() / 8.0, state),
+            MouseEventKind::ScrollRight => self.pan(window.length() / 8.0, state),
             MouseEventKind::ScrollUp => self.move_in_table(Move::Up, shared),
             MouseEventKind::ScrollDown => self.move_in_table(Move::Down, shared),
             MouseEventKind::Down(MouseButton::Left) | MouseEventKind::Drag(MouseButton::Left)
