@@ -2,6 +2,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use runlog::event::{Event, EventKind, Level};
+use runlog::number::Number;
 use tempfile::TempDir;
 
 use super::*;
@@ -76,12 +77,34 @@ fn press_all(bench: &mut Bench) {
     }
 }
 
+/// A run that can no longer be read.
+fn broken() -> Bench {
+    let mut bench = Bench::with_run(5);
+    let key = bench.app.shared.current.clone().unwrap();
+    let problem = crate::tui::shared::Problem::new("gone", "its directory is gone", "");
+    bench.act(action::Action::Message(action::Message::RunBroken {
+        key,
+        problem,
+    }));
+    bench
+}
+
+/// The first moment of a replay: nothing has happened.
+fn replay() -> Bench {
+    let mut bench = Bench::with_run(5);
+    let key = bench.app.shared.current.clone().unwrap();
+    bench.app.start_replay(key, 0.0, 1.0);
+    bench
+}
+
 #[test]
 fn no_key_panics_wherever_something_is_missing() {
     for mut bench in [
         Bench::default(),
         Bench::with_run(0),
         Bench::with_run(30),
+        broken(),
+        replay(),
         bench(None).1,
         bench(Some("")).1,
         bench(Some("x")).1,
@@ -363,4 +386,57 @@ fn old_lines_that_are_dropped_do_not_move_the_selected_one() {
     send(&mut bench, 2000..3000);
     assert_eq!(text(&bench), before);
     assert_eq!(page(&bench).marked.len(), 1);
+}
+
+#[test]
+fn what_people_changed_stands_among_the_lines() {
+    let mut bench = Bench::default();
+    let key = bench.open_run("/project/runs/20261129-100000-sample-ab120000", 0);
+    let knob = "actor_rollout_ref.actor.optim.lr".to_owned();
+    let changes = [
+        EventKind::ControlApplied {
+            request: 1,
+            who: "ana@laptop".to_owned(),
+            command: "set".to_owned(),
+            step: 41,
+            knob: Some(knob.clone()),
+            from: Some(Number(2e-6)),
+            to: Some(Number(1e-6)),
+            from_step: Some(42),
+        },
+        EventKind::ControlRefused {
+            request: 2,
+            who: "ana@laptop".to_owned(),
+            command: "set".to_owned(),
+            step: 42,
+            knob: Some(knob),
+            to: Some(Number(-1.0)),
+            reason: "expected 0 <= lr".to_owned(),
+        },
+    ];
+    let events = changes
+        .into_iter()
+        .enumerate()
+        .map(|(seq, kind)| Event {
+            seq: 1000 + seq as u64,
+            elapsed_ms: 5000.0,
+            kind,
+        })
+        .collect();
+    bench.act(action::Action::Message(action::Message::Events {
+        key,
+        events,
+    }));
+    bench.press("8");
+    let screen = bench.screen(160, 24);
+    assert!(
+        screen.contains(
+            "ana@laptop: set actor_rollout_ref.actor.optim.lr from 2e-6 to 1e-6, from step 42 on"
+        ),
+        "{screen}"
+    );
+    assert!(
+        screen.contains("optim.lr to -1 was refused: expected 0 <= lr"),
+        "{screen}"
+    );
 }

@@ -261,20 +261,23 @@ impl Rollouts {
             self.draw_tokens(shared, frame, inner);
             return;
         }
-        let lines = self.lines_of_selection(usize::from(inner.width).max(4), shared);
-        self.draw_lines(&lines, self.scroll, shared, frame, inner);
+        // Both columns are wrapped alike, so that the same text gives the same lines.
+        let width = panes
+            .beside
+            .map_or(inner.width, |beside| beside.width.min(inner.width));
+        let lines = self.lines_of_selection(usize::from(width).max(4), shared);
+        self.draw_lines(&lines, shared, frame, inner);
     }
 
     fn draw_lines(
         &self,
         lines: &[DialogueLine],
-        scroll: usize,
         shared: &Shared,
         frame: &mut Frame<'_>,
         area: Rect,
     ) {
         let visible = usize::from(area.height);
-        let top = scroll.min(lines.len().saturating_sub(visible));
+        let top = self.scroll.min(lines.len().saturating_sub(visible));
         let shown: Vec<Line<'_>> = lines
             .iter()
             .skip(top)
@@ -302,18 +305,25 @@ impl Rollouts {
         let sample = self.beside_sample();
         let title = match (beside.place(), &sample) {
             (Some((run, step)), Some((batch, index))) => format!(
-                " {} step {step} sample {} (place {} of {count}) ",
+                " {} step {step} sample {} ({} of {count}, {} differs) ",
                 text::printable(&short_name(shared, run)),
                 batch.samples[*index].row.sample,
                 beside.place + 1,
+                shared.glyphs.pick("≠", "!"),
             ),
             _ => " the same prompt ".to_owned(),
         };
         draw_frame(shared, frame, outer, &title, false);
         match (sample, beside.place()) {
             (Some((batch, index)), _) => {
-                let lines = lines_of(batch, index, usize::from(inner.width).max(4), shared);
-                self.draw_lines(&lines, self.scroll, shared, frame, inner);
+                let width = panes
+                    .dialogue
+                    .map_or(inner.width, |here| here.width.min(inner.width));
+                let width = usize::from(width).max(4);
+                let mut lines = lines_of(batch, index, width, shared);
+                let mark = shared.glyphs.pick("≠", "!");
+                mark_differences(&mut lines, &self.lines_of_selection(width, shared), mark);
+                self.draw_lines(&lines, shared, frame, inner);
             }
             (None, None) => empty::draw(shared, frame, inner, "Looking for this prompt", ""),
             (None, Some((run, step))) => match self.library.get(run, *step) {
@@ -341,21 +351,30 @@ impl Rollouts {
     /// Width and height of the tokens themselves.
     pub(super) fn token_room(&self, shared: &Shared) -> Option<(usize, usize)> {
         let area = self.panes(shared.page_area()).dialogue?;
-        let below = self.token_notes(usize::from(area.width), shared).len();
+        let below = self.token_notes(area, shared).len();
         Some((
             usize::from(area.width).max(1),
             usize::from(area.height).saturating_sub(below),
         ))
     }
 
-    /// The read-out of the cursor's token and the legend.
-    fn token_notes(&self, width: usize, shared: &Shared) -> Vec<(String, Role)> {
+    /// The read-out of the cursor's token and the legend, in at most half of the room.
+    fn token_notes(&self, area: Rect, shared: &Shared) -> Vec<(String, Role)> {
+        let width = usize::from(area.width);
         let (Some(view), Some((batch, index))) = (&self.tokens, self.sample()) else {
             return Vec::new();
         };
         let row = &batch.samples[index].row;
-        let shown = view.shown.texts.get(view.cursor).map_or("", String::as_str);
-        let read = tokens::readout(row, view.cursor, shown, view.shown.has_tokenizer);
+        let mut shown = view
+            .shown
+            .texts
+            .get(view.cursor)
+            .cloned()
+            .unwrap_or_default();
+        if !shared.glyphs.unicode {
+            shown = shown.replace('⏎', "$");
+        }
+        let read = tokens::readout(row, view.cursor, &shown, view.shown.has_tokenizer);
         let mut notes: Vec<(String, Role)> = Vec::new();
         for line in read {
             notes.extend(
@@ -384,6 +403,7 @@ impl Rollouts {
                 .into_iter()
                 .map(|line| (line, Role::Muted)),
         );
+        notes.truncate(usize::from(area.height / 2));
         notes
     }
 
@@ -392,7 +412,7 @@ impl Rollouts {
             return;
         };
         let row = &batch.samples[index].row;
-        let notes = self.token_notes(usize::from(area.width), shared);
+        let notes = self.token_notes(area, shared);
         let [above, below] =
             Layout::vertical([Constraint::Fill(1), Constraint::Length(notes.len() as u16)])
                 .areas(area);
@@ -447,6 +467,21 @@ fn lines_of(
     });
     lines.extend(turns::lines(&batch.samples[index], width, shared.glyphs));
     lines
+}
+
+/// Marks what was said here and not there. Lines in other places are no difference: one side may have said more before.
+fn mark_differences(lines: &mut [DialogueLine], other: &[DialogueLine], mark: &str) {
+    let there: std::collections::HashSet<&str> =
+        other.iter().map(|line| line.text.as_str()).collect();
+    for line in lines {
+        // What is said is indented; headings and facts are not.
+        if let Some(said) = line.text.strip_prefix("  ")
+            && !there.contains(line.text.as_str())
+        {
+            line.text = format!("{mark} {said}");
+            line.role = Role::Caution;
+        }
+    }
 }
 
 /// A group's heading is selected: its prompt, its numbers, and how each sample ended.

@@ -326,7 +326,7 @@ pub fn readout(row: &RolloutRow, index: usize, shown: &str, has_text: bool) -> V
         (Some(_), false) => "tool or template, not in the loss",
     };
     let name = if has_text {
-        format!("{shown:?} id {}", token.id)
+        format!("`{shown}` id {}", token.id)
     } else {
         format!("id {}", token.id)
     };

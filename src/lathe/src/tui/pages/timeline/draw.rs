@@ -1,5 +1,6 @@
 //! Page Timeline on the screen.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use ratatui::Frame;
@@ -215,7 +216,13 @@ impl Timeline {
         width: usize,
         shared: &Shared,
     ) -> Line<'static> {
-        let shares = row.columns(state, window.start_ms, window.end_ms, width);
+        // Made ready by `update`; a first frame may come before.
+        let index = ROWS.iter().position(|other| other == row).unwrap_or(0);
+        let busy = match self.busy.get(index).filter(|busy| busy.is_of(row, state)) {
+            Some(busy) => Cow::Borrowed(busy),
+            None => Cow::Owned(row.busy(state)),
+        };
+        let shares = busy.columns(window.start_ms, window.end_ms, width);
         let cursor = window.column_of(self.cursor(state), width);
         let style = lane_style(row, shared);
         let is_focused = is_selected && self.pane == Pane::Lanes;
@@ -250,7 +257,7 @@ impl Timeline {
             }
         }
         spans.push(Piece::styled(run, style));
-        let busy = row.busy_ms(state, window.start_ms, window.end_ms) / window.length().max(1e-9);
+        let busy = busy.between(window.start_ms, window.end_ms) / window.length().max(1e-9);
         spans.push(Piece::styled(
             text::pad_left(
                 &if busy > 0.0 {

@@ -61,34 +61,46 @@ impl LaneRow {
         }
     }
 
-    /// The share of each of `columns` equal parts of `start..end` that was busy, 0..1.
-    pub fn columns(&self, state: &RunState, start: f64, end: f64, columns: usize) -> Vec<f64> {
-        let mut shares = vec![0.0; columns];
-        let width = (end - start) / columns as f64;
-        if columns == 0 || width.is_nan() || width <= 0.0 {
-            return shares;
+    /// Its busy time made ready for any window.
+    pub fn busy(&self, state: &RunState) -> Busy {
+        let lanes = self.lanes.iter().filter_map(|lane| state.lanes.get(lane));
+        let mut parts: Vec<(f64, f64)> = Vec::new();
+        let mut spans = 0;
+        for lane in lanes {
+            spans += lane.spans;
+            parts.extend_from_slice(lane.busy.parts());
         }
-        for lane in self.lanes {
-            for (from, to) in clipped(state, *lane, start, end) {
-                let first = (((from - start) / width) as usize).min(columns - 1);
-                let last = (((to - start) / width) as usize).min(columns - 1);
-                for (column, share) in shares.iter_mut().enumerate().take(last + 1).skip(first) {
-                    let left = start + column as f64 * width;
-                    let covered = (to.min(left + width) - from.max(left)).max(0.0);
-                    // A span of no visible length is still seen, where it begins.
-                    let least = if column == first {
-                        f64::MIN_POSITIVE
-                    } else {
-                        0.0
-                    };
-                    *share += (covered / width).max(least);
-                }
+        // Of one lane they are in order and apart; of several they are made so.
+        parts.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let mut joined: Vec<(f64, f64)> = Vec::with_capacity(parts.len());
+        for (start, end) in parts {
+            match joined.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => joined.push((start, end)),
             }
         }
-        for share in &mut shares {
-            *share = share.min(1.0);
+        let mut total = 0.0;
+        let before = joined
+            .iter()
+            .map(|(start, end)| {
+                total += end - start;
+                total - (end - start)
+            })
+            .collect();
+        Busy {
+            spans,
+            parts: joined,
+            before,
         }
-        shares
+    }
+
+    /// Spans it had, to tell whether what was made ready is still right.
+    pub fn spans(&self, state: &RunState) -> u64 {
+        self.lanes
+            .iter()
+            .filter_map(|lane| state.lanes.get(lane))
+            .map(|lane| lane.spans)
+            .sum()
     }
 
     /// The next moment after (or before) `from` at which one of its busy intervals begins or ends.
@@ -114,6 +126,67 @@ impl LaneRow {
                 .filter(|edge| *edge < from - 1e-6)
                 .max_by(f64::total_cmp)
         }
+    }
+}
+
+/// When a row was busy, with the time before each of its intervals: a window of a run of any length costs a few lookups a
+/// column.
+#[derive(Debug, Clone, Default)]
+pub struct Busy {
+    spans: u64,
+    parts: Vec<(f64, f64)>,
+    /// Busy milliseconds before each part.
+    before: Vec<f64>,
+}
+
+impl Busy {
+    pub fn is_of(&self, row: &LaneRow, state: &RunState) -> bool {
+        self.spans == row.spans(state)
+    }
+
+    /// Busy milliseconds before a moment.
+    fn until(&self, ms: f64) -> f64 {
+        match self
+            .parts
+            .partition_point(|part| part.0 < ms)
+            .checked_sub(1)
+        {
+            None => 0.0,
+            Some(at) => {
+                let (start, end) = self.parts[at];
+                self.before[at] + ms.min(end) - start
+            }
+        }
+    }
+
+    /// Milliseconds of `start..end` that were busy.
+    pub fn between(&self, start: f64, end: f64) -> f64 {
+        (self.until(end) - self.until(start)).max(0.0)
+    }
+
+    /// The share of each of `columns` equal parts of `start..end` that was busy, 0..1; more than 0 wherever a span begins.
+    pub fn columns(&self, start: f64, end: f64, columns: usize) -> Vec<f64> {
+        let width = (end - start) / columns as f64;
+        if width.is_nan() || width <= 0.0 {
+            return vec![0.0; columns];
+        }
+        let edge = |column: usize| start + column as f64 * width;
+        (0..columns)
+            .map(|column| {
+                let (from, to) = (edge(column), edge(column + 1));
+                let share = (self.between(from, to) / width).min(1.0);
+                // A difference of large sums may lose what is very short.
+                let has_start = || {
+                    let first = self.parts.partition_point(|part| part.0 < from);
+                    self.parts.get(first).is_some_and(|part| part.0 < to)
+                };
+                if share <= 0.0 && has_start() {
+                    f64::MIN_POSITIVE
+                } else {
+                    share
+                }
+            })
+            .collect()
     }
 }
 
@@ -195,17 +268,18 @@ mod tests {
             let state = state(&spans);
             let (start, end) = (f64::from(start), f64::from(start + length));
             for row in ROWS {
-                let shares = row.columns(&state, start, end, columns);
-                let busy = row.busy_ms(&state, start, end);
+                let busy = row.busy(&state);
+                prop_assert!(busy.is_of(&row, &state));
+                let shares = busy.columns(start, end, columns);
+                let expected = row.busy_ms(&state, start, end);
+                prop_assert!((busy.between(start, end) - expected).abs() < 1e-6);
                 let shown: f64 = shares.iter().sum::<f64>() * (end - start) / columns as f64;
-                if row.lanes.len() == 1 {
-                    prop_assert!((shown - busy).abs() < 1e-6, "{} {shown} {busy}", row.label);
-                } else {
-                    // Two lanes of a row may share a column's time.
-                    prop_assert!(shown + 1e-6 >= busy * 0.999 - 1e-6);
+                prop_assert!((shown - expected).abs() < 1e-6, "{} {shown} {expected}", row.label);
+                for (column, share) in shares.iter().enumerate() {
+                    let width = (end - start) / columns as f64;
+                    let from = start + column as f64 * width;
+                    prop_assert_eq!(*share > 1e-9, row.busy_ms(&state, from, from + width) > 1e-9 * width);
                 }
-                prop_assert_eq!(busy > 0.0, shares.iter().any(|share| *share > 0.0));
-                prop_assert!(busy <= end - start + 1e-6);
             }
         }
 

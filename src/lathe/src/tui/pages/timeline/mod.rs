@@ -28,7 +28,7 @@ use runlog::RunState;
 use runlog::state::{RECENT_SPANS, Span, StepTimes};
 
 use self::excerpt::Excerpt;
-use self::lanes::{LaneRow, ROWS};
+use self::lanes::{Busy, LaneRow, ROWS};
 use self::table::Order;
 use self::window::Window;
 use super::{Input, Page, PageId};
@@ -138,6 +138,8 @@ pub struct Timeline {
     sorted: Vec<usize>,
     sorted_of: usize,
     excerpts: VecDeque<Excerpt>,
+    /// Of each of [`ROWS`], as of the last data.
+    busy: Vec<Busy>,
     is_reading: bool,
     problem: Option<String>,
     /// The step picked when this page was last shown: a new one moves the cursor.
@@ -198,6 +200,20 @@ impl Timeline {
         let rows = Self::rows(state);
         rows.get(self.lane.min(rows.len().saturating_sub(1)))
             .copied()
+    }
+
+    /// Makes the lanes ready that have new spans.
+    fn measure(&mut self, shared: &Shared) {
+        let Some(open) = shared.current_run() else {
+            self.busy.clear();
+            return;
+        };
+        self.busy.resize_with(ROWS.len(), Busy::default);
+        for (busy, row) in self.busy.iter_mut().zip(&ROWS) {
+            if !busy.is_of(row, &open.state) {
+                *busy = row.busy(&open.state);
+            }
+        }
     }
 
     /// The step under the cursor; after the last whole one, that one.
@@ -346,6 +362,7 @@ impl Page for Timeline {
                     return Vec::new();
                 }
                 self.follow_shared(shared);
+                self.measure(shared);
                 self.sort(shared);
             }
             _ => return Vec::new(),

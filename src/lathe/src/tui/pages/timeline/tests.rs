@@ -149,6 +149,26 @@ fn press_all(bench: &mut Bench) {
     }
 }
 
+/// A run that can no longer be read.
+fn broken() -> Bench {
+    let mut bench = Bench::with_run(5);
+    let key = bench.app.shared.current.clone().unwrap();
+    let problem = crate::tui::shared::Problem::new("gone", "its directory is gone", "");
+    bench.act(action::Action::Message(action::Message::RunBroken {
+        key,
+        problem,
+    }));
+    bench
+}
+
+/// The first moment of a replay: nothing has happened.
+fn replay() -> Bench {
+    let mut bench = Bench::with_run(5);
+    let key = bench.app.shared.current.clone().unwrap();
+    bench.app.start_replay(key, 0.0, 1.0);
+    bench
+}
+
 #[test]
 fn no_key_panics_wherever_something_is_missing() {
     let folder = tempfile::tempdir().unwrap();
@@ -160,6 +180,8 @@ fn no_key_panics_wherever_something_is_missing() {
         Bench::with_run(0),
         Bench::with_run(1),
         Bench::with_run(30),
+        broken(),
+        replay(),
         bench(),
         on_disk,
     ] {
