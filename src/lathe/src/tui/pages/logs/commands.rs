@@ -4,7 +4,8 @@ use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Rect;
 
 use super::line::Severity;
-use super::{Command, FileView, Logs, Purpose, Source};
+use super::view::{FileView, Purpose};
+use super::{Command, Logs, Source};
 use crate::tui::action::Effect;
 use crate::tui::shared::{Notice, Shared};
 use crate::tui::widgets::field::Field;

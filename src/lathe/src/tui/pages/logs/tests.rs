@@ -5,6 +5,7 @@ use runlog::event::{Event, EventKind, Level};
 use runlog::number::Number;
 use tempfile::TempDir;
 
+use super::view::MOST_LINES;
 use super::*;
 use crate::tui::bindings;
 use crate::tui::shared::Wish;

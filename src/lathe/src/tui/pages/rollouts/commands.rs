@@ -320,6 +320,9 @@ impl Rollouts {
             shared.say(Notice::caution("/ searches"));
             return;
         }
+        if self.scroll_to_further_match(is_forward, shared) {
+            return;
+        }
         let length = self.rows.len();
         let now = self.list.selected(length);
         let next = (1..=length)
@@ -356,6 +359,29 @@ impl Rollouts {
             matching.len(),
             text::printable(&self.pattern)
         )));
+    }
+
+    /// A long dialogue may have a match above or below what is seen of it.
+    fn scroll_to_further_match(&mut self, is_forward: bool, shared: &Shared) -> bool {
+        let is_here = self.is_match(self.list.selected(self.rows.len()));
+        let area = self.panes(shared.page_area()).dialogue;
+        let (true, Some(area), None) = (is_here, area, &self.tokens) else {
+            return false;
+        };
+        let visible = usize::from(area.height);
+        let lines = self.dialogue_lines(shared);
+        let is_match = |at: &usize| text::finds(&lines[*at].text, &self.pattern);
+        let most = lines.len().saturating_sub(visible);
+        let top = self.scroll.min(most);
+        let next = if is_forward {
+            ((top + visible).min(lines.len())..lines.len()).find(is_match)
+        } else {
+            (0..top).rev().find(is_match)
+        };
+        if let Some(at) = next {
+            self.scroll = at.saturating_sub(visible / 3).min(most);
+        }
+        next.is_some()
     }
 
     fn scroll_to_match(&mut self, shared: &Shared) {

@@ -10,8 +10,8 @@ use ratatui::widgets::Paragraph;
 use super::library::Shelf;
 use super::list::{Columns, Look, Row, reward, signed};
 use super::turns::{self, DialogueLine};
-use super::{Pane, Rollouts, limit, tokens};
-use crate::tui::shared::{OpenRun, Shared};
+use super::{Pane, Rollouts, tokens};
+use crate::tui::shared::Shared;
 use crate::tui::theme::Role;
 use crate::tui::widgets::{empty, frame as frames, text};
 
@@ -93,75 +93,6 @@ impl Rollouts {
         if let Some(field) = &self.typing {
             let styles = (shared.style(Role::Accent), shared.style(Role::Text));
             field.draw(frame, search, "/", styles, true);
-        }
-    }
-
-    /// The helpful screen where there are no samples. False: there are.
-    fn draw_absence(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) -> bool {
-        let mut say = |what: &str, help: &str| empty::draw(shared, frame, area, what, help);
-        let (Some(run), Some(open)) = (&shared.current, shared.current_run()) else {
-            say(
-                "No run is chosen",
-                "1 goes to the list of runs, enter opens one",
-            );
-            return true;
-        };
-        let Some(listing) = self.library.listing(run) else {
-            say("Looking for the recorded steps of this run", "");
-            return true;
-        };
-        if let Some(problem) = &listing.problem {
-            empty::problem(shared, frame, area, problem);
-            return true;
-        }
-        if listing.is_empty() {
-            let (what, help) = why_nothing(open, listing.is_off);
-            say(what, &help);
-            return true;
-        }
-        let Some((run, step)) = self.target(shared) else {
-            say(
-                "No recorded step has ended at this moment of the replay",
-                "> goes on by one step",
-            );
-            return true;
-        };
-        if step > limit(shared) {
-            say(
-                &format!("Step {step} has not ended at this moment of the replay"),
-                "L shows the newest step that has; > goes on by one step",
-            );
-            return true;
-        }
-        if !listing.has(step) {
-            let last = listing.newest(u64::MAX).unwrap_or_default();
-            let help = if step > last && open.state.ended.is_none() {
-                "it is written when the step ends; L shows the newest recorded one"
-            } else {
-                ", and . go to the recorded steps around it, L to the newest"
-            };
-            say(&format!("Step {step} is not recorded"), help);
-            return true;
-        }
-        match self.library.get(&run, step) {
-            Shelf::Broken(problem) => {
-                empty::problem(shared, frame, area, problem);
-                true
-            }
-            // Until it was read, what was shown before stays.
-            Shelf::Absent if self.batch().is_some() => false,
-            Shelf::Absent => {
-                say(&format!("Reading step {step}"), "");
-                true
-            }
-            Shelf::Ready(batch) if batch.samples.is_empty() => {
-                say(
-                    &format!("Step {step} was recorded without samples"),
-                    ", and . go to other steps",
-                );
-                true
-            }
-            Shelf::Ready(_) => false,
         }
     }
 
@@ -557,41 +488,6 @@ fn dialogue_text(message: &dialogue::message::Message) -> String {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ")
-}
-
-/// Why no step is recorded, and what helps.
-fn why_nothing(open: &OpenRun, is_off: bool) -> (&'static str, String) {
-    let is_sft = open
-        .state
-        .started
-        .as_ref()
-        .is_some_and(|started| started.mode == "sft");
-    if is_sft {
-        return (
-            "A supervised run has no rollouts",
-            "its dialogues are those of data.train_files".to_owned(),
-        );
-    }
-    if is_off {
-        return (
-            "This run does not record its rollouts",
-            "trainer.record_rollouts is false; set it to true on page Config and launch again"
-                .to_owned(),
-        );
-    }
-    if open.state.ended.is_some() {
-        return (
-            "This run has no recorded rollouts",
-            format!(
-                "it ended after {}; rollouts are written at the end of each step",
-                turns::counted(open.state.step as usize, "step")
-            ),
-        );
-    }
-    (
-        "No step is recorded yet",
-        "the rollouts of a step are written when it ends".to_owned(),
-    )
 }
 
 /// The last part of a run's name tells runs of one experiment apart.

@@ -7,8 +7,9 @@
 //!  ╰────────────────────────────╯╰─────────────────────────────────────╯
 //! ```
 //! `library` reads files in jobs; `data` is what was read; `list`, `turns`, `tokens` and `beside` make lines of it;
-//! `commands` says what keys do; `draw` puts it on the screen.
+//! `commands` says what keys do; `draw` and, where there is nothing, `absence` put it on the screen.
 
+mod absence;
 mod beside;
 mod commands;
 mod data;
