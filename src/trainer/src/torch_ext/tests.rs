@@ -85,3 +85,28 @@ fn cuda_is_loaded_only_where_its_library_lies() {
         assert!(!tch::Cuda::is_available());
     }
 }
+
+#[test]
+fn copied_bytes_are_equal_whatever_the_size_and_place() {
+    for (length, start) in [
+        (1, 0),
+        (1000, 1),
+        (300_000, 0),
+        (300_001, 3),
+        (262_144, 7),
+        (1_048_583, 5),
+    ] {
+        let from = Tensor::randint(256, [length + start], (Kind::Uint8, Device::Cpu))
+            .narrow(0, start, length);
+        let whole = Tensor::zeros([length + start + 64], (Kind::Uint8, Device::Cpu));
+        let to = whole.narrow(0, start, length);
+        assert!(copy_bytes(&to, &from));
+        assert_eq!(to, from, "{length} bytes from {start} on");
+        let after = whole.narrow(0, start + length, 64);
+        assert_eq!(
+            after.count_nonzero(0),
+            Tensor::from(0_i64),
+            "nothing is written past the end"
+        );
+    }
+}
