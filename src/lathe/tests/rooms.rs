@@ -137,3 +137,42 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
         }
     }
 }
+
+/// Package to its features, of everything that the workspace's programs (or, with "dev", also its tests) are built from.
+fn features(edges: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let tree = cargo(&[
+        "tree",
+        "--workspace",
+        "--offline",
+        "--prefix=none",
+        "--format={p}\t{f}",
+        "--edges",
+        edges,
+    ]);
+    let mut features: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in tree.lines() {
+        let Some((package, list)) = line.trim_end_matches(" (*)").split_once('\t') else {
+            continue;
+        };
+        // `default` is a name for other features, and changes nothing by itself.
+        let list: Vec<&str> = list.split(',').filter(|name| *name != "default").collect();
+        features
+            .entry(package.to_owned())
+            .or_default()
+            .insert(list.join(","));
+    }
+    features
+}
+
+#[test]
+fn programs_and_tests_are_built_from_the_same_dependencies() {
+    let of_tests = features("normal,build,dev");
+    for (package, of_programs) in features("normal,build") {
+        assert_eq!(
+            Some(&of_programs),
+            of_tests.get(&package),
+            "{package} has other features in tests, so that ./dev test after ./dev demo would compile it and all that \
+             depends on it again: name the missing feature in a [dependencies] of src/runlog/Cargo.toml"
+        );
+    }
+}
