@@ -45,7 +45,7 @@ ci: check test audit
 # only makes such runs, in DIR.
 # CPU seconds and memory of a training step and a weight sync; with WORDS `open ...` of opening and showing long runs
 bench *WORDS: libtorch
-    cargo bench --workspace --bench {{ if WORDS =~ '^open( |$)' { 'open' } else { 'step' } }} -- {{WORDS}}
+    cargo bench --workspace --bench {{ if WORDS =~ '^(open|workbench)( |$)' { replace_regex(WORDS, ' .*', '') } else { 'step' } }} -- {{WORDS}}
 
 # build both programs into target/release/
 build: libtorch

@@ -17,7 +17,7 @@ use crossterm::event::{self, Event as TerminalEvent};
 use jiff::Timestamp;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, kill_current_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
 use super::action::{Action, Effect, Message};
@@ -414,10 +414,11 @@ impl Driver {
         }
     }
 
-    /// Ctrl-Z: the terminal is given back, the process stops until the shell continues it.
+    /// Ctrl-Z: the terminal is given back, the whole job stops until the shell continues it. SIGSTOP and not SIGTSTP: the
+    /// kernel drops that one where no shell would notice, and the screen would be gone for nothing.
     fn suspend(&mut self, screen: &mut Screen) -> io::Result<()> {
         self.input.pause();
-        let outcome = screen.outside(|| kill_process(getpid(), Signal::TSTP));
+        let outcome = screen.outside(|| kill_current_process_group(Signal::STOP));
         self.input.go_on();
         if let Err(error) = outcome? {
             self.app

@@ -13,7 +13,9 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{ClearType, CrosstermBackend, WindowSize};
+use ratatui::buffer::Cell;
+use ratatui::layout::{Position, Size};
 
 use super::settings::SyncOutput;
 
@@ -29,8 +31,6 @@ pub struct FrameWriter {
     buffer: Vec<u8>,
     stdout: Stdout,
     is_bracketing: Bracketing,
-    /// Bytes written to the terminal so far.
-    written: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,6 @@ impl FrameWriter {
                 SyncOutput::Auto if !is_inside_tmux => Bracketing::Large,
                 SyncOutput::Auto | SyncOutput::Off => Bracketing::Never,
             },
-            written: 0,
         }
     }
 }
@@ -77,15 +76,65 @@ impl Write for FrameWriter {
             self.buffer.extend_from_slice(b"\x1b[?2026l");
         }
         self.stdout.write_all(&self.buffer)?;
-        self.written += self.buffer.len() as u64;
         self.buffer.clear();
         self.stdout.flush()
     }
 }
 
+/// Crossterm's, except that it never asks the terminal where its cursor is: ratatui asks at each resize, the answer would
+/// come among the keys, and a terminal that does not answer would be a failure. The cursor is placed anew with every frame.
+struct Backend(CrosstermBackend<FrameWriter>);
+
+impl ratatui::backend::Backend for Backend {
+    type Error = io::Error;
+
+    fn draw<'a, I>(&mut self, content: I) -> io::Result<()>
+    where
+        I: Iterator<Item = (u16, u16, &'a Cell)>,
+    {
+        self.0.draw(content)
+    }
+
+    fn hide_cursor(&mut self) -> io::Result<()> {
+        self.0.hide_cursor()
+    }
+
+    fn show_cursor(&mut self) -> io::Result<()> {
+        self.0.show_cursor()
+    }
+
+    fn get_cursor_position(&mut self) -> io::Result<Position> {
+        Ok(Position::ORIGIN)
+    }
+
+    fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
+        self.0.set_cursor_position(position)
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.0.clear()
+    }
+
+    fn clear_region(&mut self, clear_type: ClearType) -> io::Result<()> {
+        self.0.clear_region(clear_type)
+    }
+
+    fn size(&self) -> io::Result<Size> {
+        self.0.size()
+    }
+
+    fn window_size(&mut self) -> io::Result<WindowSize> {
+        self.0.window_size()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        ratatui::backend::Backend::flush(&mut self.0)
+    }
+}
+
 /// The terminal while the workbench has it. Dropping it gives the terminal back.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<FrameWriter>>,
+    terminal: Terminal<Backend>,
     has_mouse: bool,
 }
 
@@ -93,7 +142,7 @@ impl Screen {
     pub fn enter(sync: SyncOutput, has_mouse: bool) -> io::Result<Self> {
         install_panic_hook();
         take(has_mouse)?;
-        let terminal = Terminal::new(CrosstermBackend::new(FrameWriter::new(sync)))
+        let terminal = Terminal::new(Backend(CrosstermBackend::new(FrameWriter::new(sync))))
             .inspect_err(|_| give_back())?;
         Ok(Self {
             terminal,
@@ -118,7 +167,7 @@ impl Screen {
 
     /// Writes raw bytes, such as OSC 52, between two frames.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let writer = self.terminal.backend_mut();
+        let writer = &mut self.terminal.backend_mut().0;
         writer.write_all(bytes)?;
         Write::flush(writer)
     }

@@ -263,6 +263,8 @@ pub enum Wish {
     },
     /// Edit this experiment on page Config.
     Edit(PathBuf),
+    /// Show the log around this moment of the run, ms since its start (page Logs).
+    LogAt(f64),
     /// Prepare this run's experiment on page Launch.
     Again(RunKey),
 }

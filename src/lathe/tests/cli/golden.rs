@@ -14,14 +14,6 @@ fn help_says_what_there_is() {
 }
 
 #[test]
-fn no_command_prints_the_help_to_standard_error_and_is_wrong_usage() {
-    let bench = Bench::new();
-    let ran = bench.run::<[&str; 0]>([]);
-    assert_eq!(ran.code, Some(2));
-    assert_eq!(ran.stderr, bench.run(["--help"]).stdout);
-}
-
-#[test]
 fn wrong_usage_says_what_is_wrong_and_exits_with_2() {
     let bench = Bench::new();
     for arguments in [
@@ -29,7 +21,6 @@ fn wrong_usage_says_what_is_wrong_and_exits_with_2() {
         "run",
         "run none.yaml",
         "run toy.yaml --jsn",
-        "run toy.yaml --json --plain",
         "runs show",
     ] {
         let ran = bench.run(arguments.split(' '));

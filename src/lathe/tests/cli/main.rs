@@ -12,3 +12,4 @@ mod interrupt;
 mod run;
 mod runs;
 mod screen;
+mod workbench;

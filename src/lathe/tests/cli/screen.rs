@@ -11,16 +11,16 @@ use super::fake_trainer::{
 };
 use super::harness::Bench;
 
-struct Screen {
+pub struct Screen {
     parser: Arc<Mutex<vt100::Parser>>,
     child: Box<dyn portable_pty::Child + Send + Sync>,
     writer: Box<dyn std::io::Write + Send>,
     reader: Option<std::thread::JoinHandle<()>>,
-    _master: Box<dyn portable_pty::MasterPty + Send>,
+    master: Box<dyn portable_pty::MasterPty + Send>,
 }
 
 impl Screen {
-    fn start(
+    pub fn start(
         bench: &Bench,
         arguments: &[&str],
         columns: u16,
@@ -62,21 +62,60 @@ impl Screen {
             child,
             writer,
             reader: Some(reader),
-            _master: pair.master,
+            master: pair.master,
         }
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.parser.lock().unwrap().screen().contents()
     }
 
-    fn shows(&self, text: &str) {
+    pub fn shows(&self, text: &str) {
         let shown = || self.text().contains(text);
-        wait_until(&format!("{text:?} on the screen"), shown);
+        let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until(&format!("{text:?} on the screen"), shown);
+        }));
+        assert!(
+            seen.is_ok(),
+            "{text:?} is not on the screen:\n{}",
+            self.text()
+        );
+    }
+
+    /// Types keys, as the terminal sends them.
+    pub fn type_keys(&mut self, keys: &str) {
+        self.writer.write_all(keys.as_bytes()).unwrap();
+        self.writer.flush().unwrap();
+    }
+
+    pub fn resize(&self, columns: u16, rows: u16) {
+        self.parser
+            .lock()
+            .unwrap()
+            .screen_mut()
+            .set_size(rows, columns);
+        self.master
+            .resize(PtySize {
+                rows,
+                cols: columns,
+                pixel_width: 0,
+                pixel_height: 0,
+            })
+            .unwrap();
+    }
+
+    pub fn pid(&self) -> rustix::process::Pid {
+        let id = self.child.process_id().unwrap();
+        rustix::process::Pid::from_raw(id.cast_signed()).unwrap()
+    }
+
+    /// The full-screen mode is on: the shell's screen is put aside.
+    pub fn has_alternate_screen(&self) -> bool {
+        self.parser.lock().unwrap().screen().alternate_screen()
     }
 
     /// The text when the program has ended, and its exit code.
-    fn end(mut self) -> (String, u32) {
+    pub fn end(mut self) -> (String, u32) {
         let code = self.child.wait().unwrap().exit_code();
         self.reader.take().unwrap().join().unwrap();
         (self.text(), code)

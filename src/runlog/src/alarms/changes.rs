@@ -1,6 +1,6 @@
 //! What had happened before an alarm began.
 
-use crate::state::RunState;
+use crate::state::{Outcome, RunState};
 
 /// Something that may be the cause.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +19,20 @@ pub(super) fn before(state: &RunState, since_ms: f64) -> Vec<Change> {
         }
     };
     // Each is in the order of the log: the last that is not later.
+    let control = state
+        .controls
+        .iter()
+        .rev()
+        .find(|record| record.elapsed_ms <= since_ms && record.mark().is_some());
+    if let Some(record) = control {
+        let what = match (&record.knob, &record.outcome) {
+            (Some(knob), Outcome::Applied { to: Some(to), .. }) => {
+                format!("{knob} set to {} by {}", to.0, record.who)
+            }
+            _ => format!("{} by {}", record.command, record.who),
+        };
+        add(record.elapsed_ms, what);
+    }
     if let Some(checkpoint) = state
         .checkpoints
         .iter()

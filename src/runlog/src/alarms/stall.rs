@@ -42,7 +42,8 @@ impl Detector for StalledLane {
             self.step_ms.push(now - self.last_ms);
             self.last_ms = now;
         }
-        let is_training = state.phase == Some(Phase::Train) && state.ended.is_none();
+        let is_training =
+            state.phase == Some(Phase::Train) && state.ended.is_none() && !state.is_paused;
         let Some(longest_ms) = self.step_ms.max().filter(|_| is_training) else {
             return Vec::new();
         };

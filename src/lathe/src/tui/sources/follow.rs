@@ -1,12 +1,13 @@
 //! Follows one run: what is there at once as a state, then event by event as the trainer writes them.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use runlog::RunState;
-use runlog::tail::{Limits, Tail};
+use runlog::open::{Opened, open};
+use runlog::run_dir::RunDir;
+use runlog::tail::Limits;
 
 use super::{Outbox, Worker};
 use crate::tui::action::Message;
@@ -69,24 +70,34 @@ fn follow(
     stop: &Receiver<Poke>,
     wait: Duration,
 ) {
-    let mut tail = Tail::new(key.path().join("events.jsonl"));
-    // Everything that is there now is folded here, off the drawing thread.
-    let mut opening = Some(Box::new(RunState::default()));
-    let mut bad_lines = 0;
-    loop {
-        // Dropped by the owner: closed.
-        if matches!(
-            stop.try_recv(),
-            Err(std::sync::mpsc::TryRecvError::Disconnected)
-        ) {
+    let opened = RunDir::open(key.path())
+        .map_err(|error| error.to_string())
+        .and_then(|run_dir| open(&run_dir).map_err(|error| error.to_string()));
+    let Opened {
+        state,
+        mut tail,
+        bad_lines,
+        ..
+    } = match opened {
+        Ok(opened) => opened,
+        Err(reason) => {
+            outbox.send(broken(key, &reason));
             return;
         }
-        let limits = if opening.is_some() {
-            Limits::OPENING
-        } else {
-            Limits::LIVE
-        };
-        let batch = match tail.read(limits) {
+    };
+    let bad_before = bad_lines.len() as u64;
+    let mut bad_told = 0;
+    let mut is_going = outbox.send(Message::RunOpened {
+        key: key.clone(),
+        state: Box::new(state),
+    }) && outbox.send(Message::CaughtUp { key: key.clone() });
+    loop {
+        // Dropped by the owner: closed.
+        let is_closed = matches!(stop.try_recv(), Err(TryRecvError::Disconnected));
+        if is_closed || !is_going {
+            return;
+        }
+        let batch = match tail.read(Limits::LIVE) {
             Ok(batch) => batch,
             Err(error) => {
                 outbox.send(broken(key, &error.to_string()));
@@ -94,48 +105,26 @@ fn follow(
             }
         };
         if !key.path().exists() {
-            outbox.send(broken(
-                key,
-                "its directory is gone: it was deleted or moved",
-            ));
+            let reason = "its directory is gone: it was deleted or moved";
+            outbox.send(broken(key, reason));
             return;
         }
-        let mut is_going = true;
         if batch.restarted {
-            if let Some(state) = &mut opening {
-                **state = RunState::default();
-            } else {
-                is_going &= outbox.send(Message::RunRestarted { key: key.clone() });
-            }
+            is_going &= outbox.send(Message::RunRestarted { key: key.clone() });
         }
-        if let Some(state) = &mut opening {
-            for event in &batch.events {
-                state.apply(event);
-            }
-        } else if !batch.events.is_empty() {
+        if !batch.events.is_empty() {
             is_going &= outbox.send(Message::Events {
                 key: key.clone(),
                 events: batch.events,
             });
         }
-        if !batch.has_more
-            && let Some(state) = opening.take()
-        {
-            is_going &= outbox.send(Message::RunOpened {
-                key: key.clone(),
-                state,
-            });
-            is_going &= outbox.send(Message::CaughtUp { key: key.clone() });
-        }
-        if tail.bad_lines() != bad_lines {
-            bad_lines = tail.bad_lines();
+        let bad = bad_before + tail.bad_lines();
+        if bad != bad_told {
+            bad_told = bad;
             is_going &= outbox.send(Message::BadLines {
                 key: key.clone(),
-                count: bad_lines,
+                count: bad,
             });
-        }
-        if !is_going {
-            return;
         }
         if !batch.has_more {
             match changes.recv_timeout(wait) {

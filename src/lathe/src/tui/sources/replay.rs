@@ -156,6 +156,7 @@ impl Replay {
                 self.length_ms = self.length_ms.max(event.elapsed_ms);
                 match &event.kind {
                     EventKind::Alarm { .. }
+                    | EventKind::ControlApplied { .. }
                     | EventKind::CheckpointSaved { .. }
                     | EventKind::RunEnded { .. } => marks_ms.push(event.elapsed_ms),
                     EventKind::StepEnded { step, .. } => steps_ms.push((*step, event.elapsed_ms)),

@@ -147,9 +147,9 @@ impl Theme {
             ..self.clone()
         };
         // What colour alone told must be told by a modifier.
+        theme.styles[Role::Selection as usize].add_modifier |= Modifier::REVERSED;
+        theme.styles[Role::Match as usize].add_modifier |= Modifier::UNDERLINED;
         for (role, modifier) in [
-            (Role::Selection, Modifier::REVERSED),
-            (Role::Match, Modifier::UNDERLINED),
             (Role::Bad, Modifier::BOLD),
             (Role::Caution, Modifier::BOLD),
             (Role::Accent, Modifier::BOLD),

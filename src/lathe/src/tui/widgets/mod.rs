@@ -1,5 +1,6 @@
 //! Pieces of screen that several pages use.
 
+pub mod chart;
 pub mod empty;
 pub mod field;
 pub mod frame;

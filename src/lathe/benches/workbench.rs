@@ -1,0 +1,311 @@
+//! `just bench workbench [WORD…]`: the real program in a pseudo-terminal: CPU seconds, peak memory, bytes to the terminal.
+//!
+//! A run is opened, every kind of key is pressed, a growing run is followed, and nothing is done for a while. Beside the
+//! opening stands what a plain read of the same bytes costs. WORDs narrow it down: `20k 200k follow idle`.
+//! Settled means: under 4 % of a core and under 200 bytes in 1.5 s, as the same measurement of other programs was made.
+
+#[path = "../../runlog/benches/open/make.rs"]
+mod make;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use make::Size;
+use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+
+const COLUMNS: u16 = 160;
+const ROWS: u16 = 48;
+const SETTLED_S: f64 = 1.5;
+
+fn main() -> anyhow::Result<()> {
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| word != "--bench" && word != "workbench")
+        .collect();
+    let wants = |word: &str| words.is_empty() || words.iter().any(|wanted| wanted == word);
+    let folder = tempfile::tempdir()?;
+    for (word, steps) in [("20k", 20_000), ("200k", 200_000)] {
+        if wants(word) {
+            let size = Size { series: 50, steps };
+            let run = make::run(folder.path(), word, size)?;
+            open_and_press(word, run.path())?;
+        }
+    }
+    if wants("follow") {
+        follow(folder.path())?;
+    }
+    Ok(())
+}
+
+/// Opens a run, presses keys, then does nothing for ten seconds.
+fn open_and_press(word: &str, run: &Path) -> anyhow::Result<()> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(run)? {
+        let path = entry?.path();
+        if path.is_file() {
+            bytes += fs::read(&path)?.len();
+        }
+    }
+    let before = own_cpu_s()?;
+    for entry in fs::read_dir(run)? {
+        let path = entry?.path();
+        if path.is_file() {
+            std::hint::black_box(fs::read(&path)?);
+        }
+    }
+    let read_s = own_cpu_s()? - before;
+    let mut viewer = Viewer::start(&["watch", run.to_str().context("a UTF-8 path")?])?;
+    viewer.first_bytes()?;
+    let first_ms = viewer.cpu_s()? * 1e3;
+    viewer.settle()?;
+    println!(
+        "workbench {word}: first frame {first_ms:.0} ms CPU; open {:.2} CPU s ({:.1} times a plain read of its {:.0} MB), peak {:.0} MB, {} bytes",
+        viewer.cpu_s()?,
+        viewer.cpu_s()? / read_s.max(1e-3),
+        bytes as f64 / 1e6,
+        viewer.peak_mb()?,
+        viewer.bytes(),
+    );
+    let keys = [
+        ("crosshair on", "c"),
+        ("crosshair back", "h"),
+        ("crosshair far", "H"),
+        ("zoom in", "+"),
+        ("pan", ","),
+        ("zoom out", "-"),
+        ("whole run", "0"),
+        ("smooth", "s"),
+        ("smooth more", "s"),
+        ("log y", "Y"),
+        ("log x", "X"),
+        ("x axis", "x"),
+        ("next panel", "\t"),
+        ("expand", "e"),
+        ("all panels", "e"),
+        ("alarms", "a"),
+        ("help", "?"),
+        ("close help", "\x1b"),
+        ("page Runs", "1"),
+        ("page Timeline", "3"),
+        ("page Compare", "7"),
+        ("page Live", "2"),
+    ];
+    let mut worst = (0.0_f64, 0_u64);
+    for (name, key) in keys {
+        let (cpu, bytes) = (viewer.cpu_s()?, viewer.bytes());
+        viewer.press(key)?;
+        viewer.settle()?;
+        let cpu_ms = (viewer.cpu_s()? - cpu) * 1e3;
+        let bytes = viewer.bytes() - bytes;
+        worst = (worst.0.max(cpu_ms), worst.1.max(bytes));
+        println!("workbench {word}: key {name:<16} {cpu_ms:>5.0} ms CPU  {bytes:>6} bytes");
+    }
+    println!(
+        "workbench {word}: worst key {:.0} ms CPU, {} bytes (the clock ticks every 10 ms)",
+        worst.0, worst.1
+    );
+    let (cpu, bytes) = (viewer.cpu_s()?, viewer.bytes());
+    std::thread::sleep(Duration::from_secs(10));
+    println!(
+        "workbench {word}: idle for 10 s: {:.2} % of a core, {} bytes; peak {:.0} MB",
+        (viewer.cpu_s()? - cpu) * 10.0,
+        viewer.bytes() - bytes,
+        viewer.peak_mb()?,
+    );
+    viewer.leave()
+}
+
+/// A run that grows by 50 series ten times a second.
+fn follow(folder: &Path) -> anyhow::Result<()> {
+    let size = Size {
+        series: 50,
+        steps: 1000,
+    };
+    let run = make::run(folder, "follow", size)?;
+    // The end goes away: the run goes on.
+    let events = fs::read_to_string(run.events_path())?;
+    let lines: Vec<&str> = events
+        .lines()
+        .filter(|line| !line.contains("\"run_ended\""))
+        .collect();
+    let half = lines.len() / 2;
+    fs::write(run.events_path(), lines[..half].join("\n") + "\n")?;
+    let _ = fs::remove_dir_all(run.metrics_dir());
+    let mut viewer = Viewer::start(&["watch", run.path().to_str().context("a UTF-8 path")?])?;
+    viewer.settle()?;
+    let (cpu, bytes, began) = (viewer.cpu_s()?, viewer.bytes(), Instant::now());
+    let mut log = fs::OpenOptions::new()
+        .append(true)
+        .open(run.events_path())?;
+    let mut next = half;
+    let per_step = (lines.len() / 1000).max(1);
+    for tick in 0..200_u32 {
+        let end = (next + per_step).min(lines.len());
+        for line in &lines[next..end] {
+            writeln!(log, "{line}")?;
+        }
+        next = end;
+        let due = began + Duration::from_millis(100) * (tick + 1);
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    let passed_s = began.elapsed().as_secs_f64();
+    println!(
+        "workbench follow: 50 series at 10 Hz for {passed_s:.0} s: {:.1} % of a core, {:.2} KB/s",
+        (viewer.cpu_s()? - cpu) / passed_s * 100.0,
+        (viewer.bytes() - bytes) as f64 / passed_s / 1e3,
+    );
+    viewer.leave()
+}
+
+/// `lathe` in a pseudo-terminal that answers what programs ask of terminals.
+struct Viewer {
+    child: Box<dyn portable_pty::Child + Send + Sync>,
+    writer: Arc<Mutex<Box<dyn Write + Send>>>,
+    bytes: Arc<AtomicU64>,
+    is_open: Arc<AtomicBool>,
+    _master: Box<dyn portable_pty::MasterPty + Send>,
+}
+
+impl Viewer {
+    fn start(arguments: &[&str]) -> anyhow::Result<Self> {
+        let pair = native_pty_system().openpty(PtySize {
+            rows: ROWS,
+            cols: COLUMNS,
+            pixel_width: 0,
+            pixel_height: 0,
+        })?;
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_lathe"));
+        command.args(arguments);
+        command.env("TERM", "xterm-256color");
+        command.env("COLORTERM", "truecolor");
+        command.env("LANG", "C.UTF-8");
+        command.env_remove("NO_COLOR");
+        command.env_remove("TMUX");
+        let child = pair.slave.spawn_command(command)?;
+        drop(pair.slave);
+        let mut reader = pair.master.try_clone_reader()?;
+        let writer = Arc::new(Mutex::new(pair.master.take_writer()?));
+        let bytes = Arc::new(AtomicU64::new(0));
+        let is_open = Arc::new(AtomicBool::new(true));
+        let (count, open, answers) = (
+            Arc::clone(&bytes),
+            Arc::clone(&is_open),
+            Arc::clone(&writer),
+        );
+        std::thread::spawn(move || {
+            let mut buffer = [0; 1 << 16];
+            while let Ok(got @ 1..) = reader.read(&mut buffer) {
+                count.fetch_add(got as u64, Ordering::SeqCst);
+                let text = String::from_utf8_lossy(&buffer[..got]);
+                let mut answer = |bytes: &[u8]| {
+                    if let Ok(mut writer) = answers.lock() {
+                        let _ = writer.write_all(bytes);
+                    }
+                };
+                if text.contains("\x1b]11;?") {
+                    answer(b"\x1b]11;rgb:0000/0000/0000\x1b\\");
+                }
+                if text.contains("\x1b[c") {
+                    answer(b"\x1b[?62;22c");
+                }
+            }
+            open.store(false, Ordering::SeqCst);
+        });
+        Ok(Self {
+            child,
+            writer,
+            bytes,
+            is_open,
+            _master: pair.master,
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::SeqCst)
+    }
+
+    fn press(&self, keys: &str) -> anyhow::Result<()> {
+        let mut writer = self
+            .writer
+            .lock()
+            .expect("no thread panics with the writer");
+        writer.write_all(keys.as_bytes())?;
+        writer.flush()?;
+        Ok(())
+    }
+
+    /// Until a whole screen was written.
+    fn first_bytes(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while self.bytes() < 500 {
+            anyhow::ensure!(
+                began.elapsed() < Duration::from_secs(20),
+                "no screen in 20 s"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let mut seen = vec![(Instant::now(), self.cpu_s()?, self.bytes())];
+        loop {
+            std::thread::sleep(Duration::from_millis(50));
+            anyhow::ensure!(self.is_open.load(Ordering::SeqCst), "lathe has ended");
+            anyhow::ensure!(began.elapsed() < Duration::from_secs(120), "never settled");
+            let now = (Instant::now(), self.cpu_s()?, self.bytes());
+            seen.push(now);
+            let before = seen
+                .iter()
+                .rev()
+                .find(|(at, ..)| at.elapsed().as_secs_f64() >= SETTLED_S);
+            if let Some((_, cpu, bytes)) = before
+                && now.1 - cpu < 0.04 * SETTLED_S + 0.011
+                && now.2 - bytes < 200
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    fn cpu_s(&self) -> anyhow::Result<f64> {
+        cpu_s(self.child.process_id().context("it was started")?)
+    }
+
+    fn peak_mb(&self) -> anyhow::Result<f64> {
+        let pid = self.child.process_id().context("it was started")?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .context("the kernel says the peak")?;
+        let kb: f64 = line.trim().trim_end_matches(" kB").trim().parse()?;
+        Ok(kb / 1024.0)
+    }
+
+    fn leave(mut self) -> anyhow::Result<()> {
+        self.press("q")?;
+        let status = self.child.wait()?;
+        anyhow::ensure!(status.success(), "lathe ended with {status:?}");
+        Ok(())
+    }
+}
+
+fn own_cpu_s() -> anyhow::Result<f64> {
+    cpu_s(std::process::id())
+}
+
+/// User and system time of a process, by the kernel's clock of 10 ms.
+fn cpu_s(pid: u32) -> anyhow::Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let after = &stat[stat.rfind(')').context("a name in parentheses")? + 1..];
+    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
+    Ok(ticks as f64 / 100.0)
+}

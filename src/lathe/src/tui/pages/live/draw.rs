@@ -1,0 +1,348 @@
+//! The dashboard drawn: the grid of panels, the strip of alarms.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+use runlog::alarms::{Finding, Severity};
+
+use super::Live;
+use super::view::{self, View, Window};
+use crate::tui::shared::Shared;
+use crate::tui::theme::Role;
+use crate::tui::widgets::{chart, empty, frame as pane, text};
+
+/// The least rows a panel is drawn in: a border, four of plot, the x labels.
+const PANEL_ROWS: u16 = 7;
+
+/// Panels side by side on a screen of this width.
+pub fn columns(width: u16) -> usize {
+    match width {
+        0..60 => 1,
+        60..140 => 2,
+        140..190 => 3,
+        _ => 4,
+    }
+}
+
+/// The room inside a panel's border.
+pub fn inner(panel: Rect) -> Rect {
+    Rect {
+        x: panel.x + 1,
+        y: panel.y + 1,
+        width: panel.width.saturating_sub(2),
+        height: panel.height.saturating_sub(2),
+    }
+}
+
+fn strip_rows(live: &Live, area: Rect) -> u16 {
+    let active = live.findings().len() as u16;
+    if area.height < 12 {
+        return u16::from(active > 0 && area.height > 8);
+    }
+    if live.shows_all_alarms {
+        let past = live
+            .alarms
+            .as_ref()
+            .map_or(0, |(_, alarms)| alarms.past().len() as u16);
+        return (2 * active + past + 1).clamp(1, area.height / 2);
+    }
+    active.min(2)
+}
+
+/// Where each visible panel on screen lies: its place in the order and its rectangle.
+pub fn places(live: &Live, shared: &Shared, area: Rect) -> Vec<(usize, Rect)> {
+    let grid = Rect {
+        height: area.height - strip_rows(live, area),
+        ..area
+    };
+    let count = live.visible(shared).len();
+    if count == 0 || grid.height == 0 {
+        return Vec::new();
+    }
+    let focus = live.focus.min(count - 1);
+    if live.is_expanded || grid.height < PANEL_ROWS {
+        return vec![(focus, grid)];
+    }
+    let across = columns(grid.width).min(count);
+    let all_rows = count.div_ceil(across);
+    let rows = usize::from(grid.height / PANEL_ROWS).clamp(1, all_rows);
+    // Scrolled so that the focused panel is on screen.
+    let focus_row = focus / across;
+    let top = focus_row.saturating_sub(rows - 1).min(all_rows - rows);
+    let row_areas = Layout::vertical(vec![Constraint::Fill(1); rows]).split(grid);
+    let mut places = Vec::new();
+    for (row, row_area) in row_areas.iter().enumerate() {
+        let cells = Layout::horizontal(vec![Constraint::Fill(1); across]).split(*row_area);
+        for (column, cell) in cells.iter().enumerate() {
+            let place = (top + row) * across + column;
+            if place < count {
+                places.push((place, *cell));
+            }
+        }
+    }
+    places
+}
+
+pub fn draw(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
+    let Some(run) = shared.current_run() else {
+        let help = if shared.runs.entries.is_empty() && shared.runs.is_read {
+            "There are no runs yet.\nStart one: page 6 (Launch), or `lathe run experiments/quickstart.yaml`"
+        } else {
+            "Press 1 for the list of runs, and enter on one of them; ] and [ go from run to run."
+        };
+        empty::draw(shared, frame, area, "No run is chosen", help);
+        return;
+    };
+    let Some(window) = view::window(live, shared) else {
+        let help = if !run.is_caught_up {
+            "reading the log…"
+        } else if run.state.events == 0 {
+            "Its log is empty so far: the trainer writes its first event when it has started.\nPage 8 (Logs) shows what it printed."
+        } else {
+            "No metric yet: the first step has not ended."
+        };
+        empty::draw(shared, frame, area, "Nothing to draw yet", help);
+        return;
+    };
+    let visible = live.visible(shared);
+    for (place, rect) in places(live, shared, area) {
+        draw_panel(live, visible[place], place, window, shared, frame, rect);
+    }
+    let rows = strip_rows(live, area);
+    if rows > 0 {
+        let strip = Rect::new(area.x, area.bottom() - rows, area.width, rows);
+        draw_alarms(live, shared, frame, strip);
+    }
+    if let Some(picker) = &live.picker {
+        picker.draw(shared, frame, area);
+    }
+}
+
+fn draw_panel(
+    live: &Live,
+    index: usize,
+    place: usize,
+    window: Window,
+    shared: &Shared,
+    frame: &mut Frame<'_>,
+    area: Rect,
+) {
+    let panel = live.panel(index);
+    let is_focused = place == live.focus.min(live.visible(shared).len().saturating_sub(1));
+    let border = if is_focused {
+        Role::Focus
+    } else {
+        Role::Border
+    };
+    let inside = inner(area);
+    let legend_rows = u16::from(live.is_expanded && inside.height > 6);
+    let note_rows = legend_rows;
+    let plot = Rect {
+        height: inside.height.saturating_sub(note_rows),
+        ..inside
+    };
+    let view = view::view(live, panel, window, shared, plot);
+    let mut title = vec![Span::raw(" ")];
+    if is_focused {
+        title.push(Span::styled(
+            shared.glyphs.pick("▸ ", "> "),
+            shared.style(Role::Focus),
+        ));
+    }
+    if panel.is_pinned {
+        title.push(Span::styled("^ ", shared.style(Role::Muted)));
+    }
+    title.push(Span::styled(panel.title.clone(), shared.style(Role::Title)));
+    if panel.is_log {
+        title.push(Span::styled(" log", shared.style(Role::Muted)));
+    }
+    title.push(Span::raw("  "));
+    let used: usize = title.iter().map(Span::width).sum();
+    let room = usize::from(area.width).saturating_sub(used + 3);
+    title.extend(legend(&view, shared, room));
+    title.push(Span::raw(" "));
+    let block = pane::block(shared, "", border).title(Line::from(title));
+    frame.render_widget(block, area);
+    if view.legend.is_empty() {
+        let shown = Line::styled("not logged by this run", shared.style(Role::Muted));
+        frame.render_widget(
+            shown,
+            Rect {
+                height: inside.height.min(1),
+                ..inside
+            },
+        );
+        return;
+    }
+    chart::draw(&view.chart, shared, frame.buffer_mut(), plot);
+    if note_rows > 0 {
+        let note = Rect::new(inside.x, inside.bottom() - 1, inside.width, 1);
+        let what = about(panel, &view, shared);
+        frame.render_widget(
+            Line::styled(
+                text::fit(&what, usize::from(note.width), shared.glyphs.unicode),
+                shared.style(Role::Muted),
+            ),
+            note,
+        );
+    }
+}
+
+/// What the expanded panel says below its curves: percentiles, else what its main metric is.
+fn about(panel: &super::panels::Panel, view: &View, shared: &Shared) -> String {
+    if !view.note.is_empty() {
+        return view.note.clone();
+    }
+    shared
+        .current_run()
+        .and_then(|run| {
+            let name = panel.names(&run.state).into_iter().next()?.to_owned();
+            let metric = runlog::metrics::lookup(&name)?;
+            Some(format!("{name}: {} [{}]", metric.formula, metric.unit))
+        })
+        .unwrap_or_default()
+}
+
+/// Names and values of the curves, as many as fit.
+fn legend(view: &View, shared: &Shared, room: usize) -> Vec<Span<'static>> {
+    let unicode = shared.glyphs.unicode;
+    let mut spans = Vec::new();
+    let mut left = room;
+    let is_single = view.legend.len() == 1;
+    for entry in &view.legend {
+        let value = match entry.value {
+            Some(value) => text::with_unit(value, view.unit),
+            None => "none".to_owned(),
+        };
+        let bad = if entry.non_finite > 0 {
+            format!(" ({} NaN/inf)", entry.non_finite)
+        } else {
+            String::new()
+        };
+        let mark = if is_single {
+            String::new()
+        } else {
+            format!("{} ", if unicode { '━' } else { entry.mark })
+        };
+        let label = if is_single {
+            String::new()
+        } else {
+            format!("{} ", text::printable(&entry.label))
+        };
+        let width = text::width(&mark) + text::width(&label) + text::width(&value) + bad.len() + 2;
+        if width > left {
+            if spans.is_empty() {
+                spans.push(Span::raw(text::fit(&value, left, unicode)));
+            }
+            break;
+        }
+        left -= width;
+        spans.push(Span::styled(mark, entry.style));
+        spans.push(Span::styled(label, shared.style(Role::Muted)));
+        spans.push(Span::styled(value, entry.style));
+        spans.push(Span::styled(bad, shared.style(Role::Bad)));
+        spans.push(Span::raw("  "));
+    }
+    spans
+}
+
+fn draw_alarms(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
+    let unicode = shared.glyphs.unicode;
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for finding in live.findings() {
+        lines.push(finding_line(finding, shared));
+        if live.shows_all_alarms {
+            let changes: Vec<String> = finding
+                .what_changed
+                .iter()
+                .take(3)
+                .map(|change| format!("{} at {}", change.what, text::clock(change.elapsed_ms)))
+                .collect();
+            let before = if changes.is_empty() {
+                "nothing is recorded before it".to_owned()
+            } else {
+                format!("before it: {}", changes.join("; "))
+            };
+            lines.push(Line::styled(
+                format!("    {before}"),
+                shared.style(Role::Muted),
+            ));
+        }
+    }
+    if live.shows_all_alarms {
+        if lines.is_empty() {
+            lines.push(Line::styled("no alarm is active", shared.style(Role::Good)));
+        }
+        let past = live
+            .alarms
+            .as_ref()
+            .map_or(&[][..], |(_, alarms)| alarms.past());
+        for finding in past.iter().rev() {
+            lines.push(Line::styled(
+                format!(
+                    "  over: {} from step {} to {}: {}",
+                    finding.name.replace('_', " "),
+                    finding.since_step,
+                    text::clock(finding.until_ms.unwrap_or(finding.since_ms)),
+                    text::printable(&finding.message)
+                ),
+                shared.style(Role::Muted),
+            ));
+        }
+    } else if lines.len() > usize::from(area.height) && area.height > 0 {
+        let hidden = lines.len() - usize::from(area.height);
+        lines.truncate(usize::from(area.height));
+        if let Some(last) = lines.last_mut() {
+            last.push_span(Span::styled(
+                format!("  (+{hidden}: a shows all)"),
+                shared.style(Role::Muted),
+            ));
+        }
+    }
+    let lines: Vec<Line<'_>> = lines
+        .into_iter()
+        .map(|line| cut(line, usize::from(area.width), unicode))
+        .collect();
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// A line that does not fit keeps its last span (what is hidden) only when there is room.
+fn cut(line: Line<'_>, width: usize, unicode: bool) -> Line<'_> {
+    if line.width() <= width {
+        return line;
+    }
+    let mut left = width;
+    let mut spans = Vec::new();
+    for span in line.spans {
+        if left == 0 {
+            break;
+        }
+        let fitted = text::fit(&span.content, left, unicode);
+        left -= text::width(&fitted).min(left);
+        spans.push(Span::styled(fitted, span.style));
+    }
+    Line::from(spans).style(line.style)
+}
+
+fn finding_line<'a>(finding: &Finding, shared: &Shared) -> Line<'a> {
+    let (mark, role) = match finding.severity {
+        Severity::Critical => ("!!", Role::Bad),
+        Severity::Warning => ("! ", Role::Caution),
+    };
+    Line::from(vec![
+        Span::styled(
+            format!("{mark} {}", finding.name.replace('_', " ")),
+            shared.style(role),
+        ),
+        Span::styled(
+            format!(
+                " since step {} ({})  ",
+                finding.since_step,
+                text::clock(finding.since_ms)
+            ),
+            shared.style(Role::Muted),
+        ),
+        Span::raw(text::printable(&finding.message)),
+    ])
+}

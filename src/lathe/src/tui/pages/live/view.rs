@@ -1,0 +1,391 @@
+//! From series to a chart: which part of the runs is in view, decimated, and read out at the crosshair.
+
+use ratatui::layout::Rect;
+use runlog::metrics;
+use runlog::series::{Scale, Series, Smoothing, XAxis, envelope};
+
+use super::Live;
+use super::panels::Panel;
+use crate::tui::shared::{OpenRun, RunKey, Shared};
+use crate::tui::theme::Role;
+use crate::tui::widgets::chart::{self, Chart, Curve, Limit, YAxis};
+use crate::tui::widgets::text;
+
+/// The part of the x axis on screen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Window {
+    pub x0: f64,
+    pub x1: f64,
+    pub scale: Scale,
+}
+
+impl Window {
+    /// Where an x lies, 0 at the left and 1 at the right.
+    pub fn share(self, x: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => (x - self.x0) / (self.x1 - self.x0).max(f64::MIN_POSITIVE),
+            Scale::Log => {
+                (x.ln() - self.x0.ln()) / (self.x1.ln() - self.x0.ln()).max(f64::MIN_POSITIVE)
+            }
+        }
+    }
+
+    /// The x at a share of the width.
+    pub fn at(self, share: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => self.x0 + share * (self.x1 - self.x0),
+            Scale::Log => (self.x0.ln() + share * (self.x1.ln() - self.x0.ln())).exp(),
+        }
+    }
+}
+
+/// One curve of a panel: its run, metric, style, and value read out.
+#[derive(Debug, Clone)]
+pub struct Legend {
+    pub label: String,
+    pub style: ratatui::style::Style,
+    pub mark: char,
+    /// At the crosshair, or the last one.
+    pub value: Option<f64>,
+    /// Values that are no numbers.
+    pub non_finite: u64,
+}
+
+/// A panel ready to draw.
+#[derive(Debug, Clone)]
+pub struct View {
+    pub chart: Chart,
+    pub legend: Vec<Legend>,
+    pub unit: &'static str,
+    /// Percentiles and the like, for the panel's last words.
+    pub note: String,
+}
+
+/// The curves that a panel draws: `(run, metric, place in the panel)`. Several runs: the main metric of each, or all when
+/// the panel fills the page.
+pub fn curves<'s>(
+    live: &Live,
+    panel: &'s Panel,
+    shared: &'s Shared,
+) -> Vec<(usize, &'s OpenRun, &'s str, usize)> {
+    let runs = shared.shown_runs();
+    let is_crowded = runs.len() > 1 && !live.is_expanded;
+    let mut found = Vec::new();
+    for (color, run) in runs {
+        let names = panel.names(&run.state);
+        let shown = if is_crowded {
+            names.len().min(1)
+        } else {
+            names.len()
+        };
+        for (place, name) in names.into_iter().take(shown).enumerate() {
+            found.push((color, run, name, place));
+        }
+    }
+    found
+}
+
+/// All x of all shown runs, or the zoomed part. None: nothing is logged.
+pub fn window(live: &Live, shared: &Shared) -> Option<Window> {
+    let scale = if live.is_log_x {
+        Scale::Log
+    } else {
+        Scale::Linear
+    };
+    if let Some((x0, x1)) = live.zoom {
+        return Some(Window { x0, x1, scale });
+    }
+    let (low, high) = full_range(live.axis, shared)?;
+    let low = if scale == Scale::Log {
+        low.max(1.0)
+    } else {
+        low
+    };
+    let high = high.max(low + f64::EPSILON);
+    Some(Window {
+        x0: low,
+        x1: high,
+        scale,
+    })
+}
+
+/// From the first to the last x of the shown runs, the end rounded up so that a growing curve moves seldom.
+pub fn full_range(axis: XAxis, shared: &Shared) -> Option<(f64, f64)> {
+    let mut range: Option<(f64, f64)> = None;
+    for (_, run) in shared.shown_runs() {
+        for (_, series) in run.state.series.iter() {
+            if let Some((low, high)) = series.x_bounds(axis) {
+                let (least, most) = range.unwrap_or((low, high));
+                range = Some((least.min(low), most.max(high)));
+            }
+        }
+    }
+    let (low, high) = range?;
+    let is_growing = shared
+        .shown_runs()
+        .iter()
+        .any(|(_, run)| run.state.ended.is_none() && run.problem.is_none());
+    let end = if is_growing {
+        let total = shared
+            .shown_runs()
+            .iter()
+            .filter_map(|(_, run)| run.state.total_steps())
+            .max()
+            .unwrap_or(0) as f64;
+        let ahead = chart::nice_step(high * 1.02);
+        match axis {
+            XAxis::Step if total >= high => ahead.min(total),
+            _ => ahead,
+        }
+    } else {
+        high
+    };
+    let low = if axis == XAxis::Step {
+        low.max(0.0)
+    } else {
+        low.min(0.0).max(0.0)
+    };
+    Some((low, if end > low { end } else { low + 1.0 }))
+}
+
+/// Makes a panel's view for a plot of this size.
+pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: Rect) -> View {
+    let marks = shared.glyphs.plot;
+    let columns = chart::dot_columns(plot.width, marks);
+    let shown = curves(live, panel, shared);
+    let has_runs = shared.shown_runs().len() > 1;
+    let mut drawn: Vec<Curve> = Vec::new();
+    let mut legend = Vec::new();
+    let mut unit = "1";
+    for (color, run, name, place) in shown {
+        let Some(series) = run.state.series.get(name) else {
+            continue;
+        };
+        if place == 0 {
+            unit = metrics::lookup(name).map_or("1", |metric| metric.unit);
+        }
+        let index = if has_runs { color } else { place };
+        let style = shared.theme.series(index);
+        let mark = chart::mark(index, shared.glyphs);
+        let smoothed = live
+            .smoothing(&run.key)
+            .and_then(|smoothing: &Smoothing| smoothing.get(&run.state.series, name));
+        let cut = |series: Series<'_>| {
+            envelope(
+                series,
+                live.axis,
+                window.x0,
+                window.x1,
+                columns,
+                window.scale,
+            )
+        };
+        if let Some(smoothed) = smoothed {
+            drawn.push(Curve {
+                cells: cut(series),
+                style: shared.style(Role::Raw),
+                is_faint: true,
+                mark: '.',
+            });
+            drawn.push(Curve {
+                cells: cut(smoothed),
+                style,
+                is_faint: false,
+                mark,
+            });
+        } else {
+            drawn.push(Curve {
+                cells: cut(series),
+                style,
+                is_faint: false,
+                mark,
+            });
+        }
+        let value = match live.crosshair {
+            Some(x) => series
+                .index_at(x, live.axis)
+                .map(|index| series.value(index)),
+            None => series.last().map(|point| point.value.0),
+        };
+        legend.push(Legend {
+            label: if has_runs {
+                run_label(&run.key, run)
+            } else {
+                let short = short_name(name);
+                // The unit stands behind the value.
+                short
+                    .strip_suffix(unit)
+                    .and_then(|short| short.strip_suffix('_'))
+                    .unwrap_or(short)
+                    .to_owned()
+            },
+            style,
+            mark,
+            value,
+            non_finite: series.non_finite(),
+        });
+    }
+    // The current run is drawn last, on top.
+    if has_runs {
+        drawn.reverse();
+    }
+    let limits = limits(live, panel, shared);
+    View {
+        chart: Chart {
+            y: YAxis::around(&drawn, &limits, panel.is_log),
+            curves: drawn,
+            limits,
+            x_labels: (
+                x_text(window.x0, live.axis),
+                format!("{} {}", live.axis.name(), x_text(window.x1, live.axis)),
+            ),
+            events: events(live, window, shared),
+            crosshair: live
+                .crosshair
+                .map(|x| window.share(x))
+                .filter(|share| (0.0..=1.0).contains(share)),
+        },
+        legend,
+        unit,
+        note: note(panel, shared),
+    }
+}
+
+/// The KL guard's limit on panels that show a KL.
+fn limits(live: &Live, panel: &Panel, shared: &Shared) -> Vec<Limit> {
+    let shows_kl = panel.metrics.iter().any(|name| name == "actor/ppo_kl");
+    shared
+        .current
+        .as_ref()
+        .and_then(|key| live.kl_limits.get(key))
+        .filter(|_| shows_kl)
+        .map(|(value, name)| Limit {
+            value: *value,
+            name: name.clone(),
+        })
+        .into_iter()
+        .collect()
+}
+
+/// Checkpoints (`c`), alarms (`a`) and control changes (`k`) of the current run, as shares of the width.
+fn events(live: &Live, window: Window, shared: &Shared) -> Vec<(f64, char)> {
+    let Some(run) = shared.current_run() else {
+        return Vec::new();
+    };
+    let state = &run.state;
+    let place = |step: Option<u64>, elapsed_ms: f64| match (live.axis, step) {
+        (XAxis::Time, _) => Some(elapsed_ms),
+        (XAxis::Step, Some(step)) => Some(step as f64),
+        _ => None,
+    };
+    let checkpoints = state
+        .checkpoints
+        .iter()
+        .filter_map(|saved| Some((place(Some(saved.step), saved.elapsed_ms)?, 'c')));
+    let alarms = state
+        .alarms
+        .iter()
+        .filter_map(|alarm| Some((place(alarm.step, alarm.elapsed_ms)?, 'a')));
+    let controls = state
+        .controls
+        .iter()
+        .filter_map(|record| Some((place(Some(record.mark()?), record.elapsed_ms)?, 'k')));
+    checkpoints
+        .chain(alarms)
+        .chain(controls)
+        .map(|(x, letter)| (window.share(x), letter))
+        .collect()
+}
+
+/// Percentiles of the weight syncs of the current run.
+fn note(panel: &Panel, shared: &Shared) -> String {
+    let shows_sync = panel
+        .metrics
+        .iter()
+        .any(|name| name == "weight_sync/blocked_ms");
+    let Some(run) = shared.current_run().filter(|_| shows_sync) else {
+        return String::new();
+    };
+    let percentiles = |pick: fn(&runlog::state::Sync) -> f64| {
+        runlog::state::Percentiles::of(run.state.syncs.iter().map(pick))
+    };
+    let Some(blocked) = percentiles(|sync| sync.blocked_ms) else {
+        return String::new();
+    };
+    let transfer = percentiles(|sync| sync.transfer_ms);
+    let line = |name: &str, p: runlog::state::Percentiles| {
+        format!(
+            "{name} p50 {} p95 {} max {}",
+            text::number(p.p50),
+            text::number(p.p95),
+            text::number(p.max)
+        )
+    };
+    let unverified = run
+        .state
+        .syncs
+        .iter()
+        .filter(|sync| !sync.is_verified)
+        .count();
+    let proof = if unverified == 0 {
+        format!("{} verified", run.state.syncs.len())
+    } else {
+        format!("{unverified} NOT verified")
+    };
+    match transfer {
+        Some(transfer) => format!(
+            "{}; {}; {proof}",
+            line("blocked", blocked),
+            line("transfer", transfer)
+        ),
+        None => format!("{}; {proof}", line("blocked", blocked)),
+    }
+}
+
+/// An x as people read it on this axis.
+pub fn x_text(x: f64, axis: XAxis) -> String {
+    match axis {
+        XAxis::Time => text::clock(x),
+        XAxis::Step => format!("{x:.0}"),
+        XAxis::Tokens | XAxis::Samples => text::number(x),
+    }
+}
+
+/// `quickstart-ab12`: short enough for a legend.
+pub fn run_label(key: &RunKey, run: &OpenRun) -> String {
+    run.info.as_ref().map_or_else(
+        || key.name(),
+        |info| {
+            let id: String = info.id.chars().take(4).collect();
+            format!("{}-{id}", info.experiment_name)
+        },
+    )
+}
+
+/// A metric's name without what every metric of a panel shares: `ppo_kl`, `blocked_ms`, `calc`.
+pub fn short_name(name: &str) -> &str {
+    if let Some(rest) = name.strip_prefix("val-core/") {
+        // `val-core/calc/reward/mean@1`: the source tells it apart; it is the test reward.
+        return if rest.contains("/reward/") {
+            "test"
+        } else {
+            rest
+        };
+    }
+    if name == "critic/score/mean" {
+        return "train";
+    }
+    match name.rsplit_once('/') {
+        Some((_, statistic @ ("mean" | "max" | "min" | "std"))) => statistic,
+        Some((rest, last)) if rest.starts_with("gpu/") => {
+            // `gpu/0`: the panel says what is measured.
+            if last == "utilization_percent" || last == "memory_used_bytes" {
+                rest
+            } else {
+                name
+            }
+        }
+        Some((_, last)) => last,
+        None => name,
+    }
+}

@@ -1,0 +1,580 @@
+//! Curves in a pane: decimated to the screen's dots with every extreme kept, with axes, limits, marks and a crosshair.
+//!
+//! ```text
+//!   0.98 ┤            ⢀⡠⠤⠒⠊⠉          y labels │ plot
+//!        │    ⢀⡠⠒⠉                     · limit · · · · ·
+//!   0.41 ┤⣀⠔⠁                      ×  NaN: a mark at the upper edge, and a gap
+//!        1           40          80
+//! ```
+//! Draws what it is given and reads no run. Dots are set by hand and not by a canvas, since a curve's style may be bold or dim
+//! where there is no colour.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::symbols::pixel;
+use runlog::series::Cell;
+
+use super::text;
+use crate::tui::shared::{Glyphs, PlotMarks, Shared};
+use crate::tui::theme::Role;
+
+/// One curve, cut into the plot's dot columns (see [`dot_columns`]).
+#[derive(Debug, Clone)]
+pub struct Curve {
+    pub cells: Vec<Cell>,
+    pub style: Style,
+    /// Drawn first and overdrawn by the others.
+    pub is_faint: bool,
+    /// Tells curves apart where dots are characters: `*`, `+`, `o`…
+    pub mark: char,
+}
+
+/// The vertical axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct YAxis {
+    pub low: f64,
+    pub high: f64,
+    pub is_log: bool,
+}
+
+impl YAxis {
+    /// Round bounds around all finite values of the curves and the limits near them. On a log axis values at or below zero
+    /// have no place; without any other it is linear.
+    pub fn around(curves: &[Curve], limits: &[Limit], is_log: bool) -> Self {
+        let mut low = f64::INFINITY;
+        let mut high = f64::NEG_INFINITY;
+        let mut take = |value: f64| {
+            if value.is_finite() && !(is_log && value <= 0.0) {
+                low = low.min(value);
+                high = high.max(value);
+            }
+        };
+        for cell in curves.iter().flat_map(|curve| &curve.cells) {
+            take(cell.min);
+            take(cell.max);
+        }
+        // A limit far away would flatten the curve: it is then only named.
+        for limit in limits {
+            if low <= high && (limit.value - high).abs() <= 2.0 * (high - low).max(high.abs() * 0.5)
+            {
+                low = low.min(limit.value);
+                high = high.max(limit.value);
+            }
+        }
+        if low > high {
+            return Self {
+                low: 0.0,
+                high: 1.0,
+                is_log: false,
+            };
+        }
+        if is_log {
+            let low = 10_f64.powf(low.log10().floor());
+            return Self {
+                low,
+                high: 10_f64.powf((high.log10() - 1e-9).ceil()).max(low * 10.0),
+                is_log: true,
+            };
+        }
+        if low == high {
+            let pad = if low == 0.0 { 1.0 } else { low.abs() * 0.1 };
+            low -= pad;
+            high += pad;
+        }
+        let step = nice_step((high - low) / 4.0);
+        Self {
+            low: (low / step).floor() * step,
+            high: (high / step).ceil() * step,
+            is_log: false,
+        }
+    }
+
+    /// 0 at the bottom, 1 at the top; None without a place.
+    fn share(self, value: f64) -> Option<f64> {
+        if !value.is_finite() || (self.is_log && value <= 0.0) {
+            return None;
+        }
+        let share = if self.is_log {
+            (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        share.is_finite().then_some(share)
+    }
+
+    fn at(self, share: f64) -> f64 {
+        if self.is_log {
+            (self.low.ln() + share * (self.high.ln() - self.low.ln())).exp()
+        } else {
+            self.low + share * (self.high - self.low)
+        }
+    }
+}
+
+/// The next of 1, 2, 2.5, 5 times a power of ten that is not smaller.
+pub fn nice_step(wanted: f64) -> f64 {
+    if !(wanted.is_finite() && wanted > 0.0) {
+        return 1.0;
+    }
+    let power = 10_f64.powf(wanted.log10().floor());
+    [1.0, 2.0, 2.5, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= wanted * (1.0 - 1e-9))
+        .unwrap_or(10.0 * power)
+}
+
+/// A horizontal line that means something.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    pub value: f64,
+    pub name: String,
+}
+
+/// Everything a plot shows.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    pub curves: Vec<Curve>,
+    pub y: YAxis,
+    pub limits: Vec<Limit>,
+    /// Labels below the left and right end.
+    pub x_labels: (String, String),
+    /// Shares (0..1) of the width at which something happened, with a letter.
+    pub events: Vec<(f64, char)>,
+    /// The crosshair's share of the width.
+    pub crosshair: Option<f64>,
+}
+
+/// Columns taken by the y labels of a pane of this width.
+pub fn label_columns(width: u16) -> u16 {
+    if width < 24 { 0 } else { 7 }
+}
+
+/// Columns of dots that a pane of this width has: curves are cut into as many cells.
+pub fn dot_columns(width: u16, marks: PlotMarks) -> usize {
+    usize::from(width.saturating_sub(label_columns(width))) * usize::from(dots(marks).0)
+}
+
+/// Dots a character: across, down.
+fn dots(marks: PlotMarks) -> (u16, u16) {
+    match marks {
+        PlotMarks::Braille | PlotMarks::Octant => (2, 4),
+        PlotMarks::Block => (2, 2),
+        PlotMarks::Dot | PlotMarks::Ascii => (1, 1),
+    }
+}
+
+/// Dots of the plot, a byte a character, and who drew there last.
+struct Raster {
+    columns: u16,
+    rows: u16,
+    across: u16,
+    down: u16,
+    bits: Vec<u8>,
+    /// Index of the curve, or none.
+    owner: Vec<Option<u8>>,
+}
+
+impl Raster {
+    fn new(columns: u16, rows: u16, marks: PlotMarks) -> Self {
+        let (across, down) = dots(marks);
+        let count = usize::from(columns) * usize::from(rows);
+        Self {
+            columns,
+            rows,
+            across,
+            down,
+            bits: vec![0; count],
+            owner: vec![None; count],
+        }
+    }
+
+    /// Sets the dots of one dot column from `from` to `to` (dot rows from the top), for a curve.
+    fn column(&mut self, x: usize, from: i32, to: i32, curve: u8, overdraws: bool) {
+        let height = i32::from(self.rows) * i32::from(self.down);
+        let (top, bottom) = (from.min(to).max(0), from.max(to).min(height - 1));
+        let cell_x = x / usize::from(self.across);
+        if cell_x >= usize::from(self.columns) {
+            return;
+        }
+        for y in top..=bottom {
+            let cell_y = y as usize / usize::from(self.down);
+            let cell = cell_y * usize::from(self.columns) + cell_x;
+            if self.owner[cell] != Some(curve) {
+                if overdraws && self.owner[cell].is_some() {
+                    self.bits[cell] = 0;
+                }
+                self.owner[cell] = Some(curve);
+            }
+            let (dx, dy) = (
+                x % usize::from(self.across),
+                y as usize % usize::from(self.down),
+            );
+            self.bits[cell] |= 1 << (dy * usize::from(self.across) + dx);
+        }
+    }
+}
+
+/// The character for dots set row by row, left to right.
+fn symbol(bits: u8, marks: PlotMarks, mark: char) -> char {
+    match marks {
+        PlotMarks::Braille => {
+            // Braille counts its dots down the left column, then the right, the lowest pair last.
+            const ORDER: [u8; 8] = [0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80];
+            let dots: u32 = ORDER
+                .iter()
+                .enumerate()
+                .filter(|(bit, _)| bits & (1 << bit) != 0)
+                .map(|(_, dot)| u32::from(*dot))
+                .sum();
+            char::from_u32(0x2800 + dots).unwrap_or(' ')
+        }
+        PlotMarks::Octant => pixel::OCTANTS[usize::from(bits)],
+        PlotMarks::Block => pixel::QUADRANTS[usize::from(bits & 0x0f)],
+        PlotMarks::Dot => '•',
+        PlotMarks::Ascii => mark,
+    }
+}
+
+/// Draws a chart; the last row holds the x labels when there are at least four rows.
+pub fn draw(chart: &Chart, shared: &Shared, buffer: &mut Buffer, area: Rect) {
+    let label_width = label_columns(area.width);
+    let has_x_labels = area.height >= 4;
+    let rows = area.height - u16::from(has_x_labels);
+    let columns = area.width.saturating_sub(label_width);
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    let plot = Rect::new(area.x + label_width, area.y, columns, rows);
+    let glyphs = shared.glyphs;
+    draw_limits(chart, shared, buffer, plot);
+    draw_events(chart, shared, buffer, plot);
+    if let Some(share) = chart.crosshair {
+        let x = plot.x + column_at(share, columns);
+        for y in plot.top()..plot.bottom() {
+            buffer[(x, y)]
+                .set_symbol(glyphs.pick("│", "|"))
+                .set_style(shared.style(Role::Crosshair));
+        }
+    }
+    draw_curves(chart, shared, buffer, plot);
+    draw_y_labels(chart, shared, buffer, area, rows, label_width);
+    if has_x_labels {
+        draw_x_labels(chart, shared, buffer, area, label_width);
+    }
+}
+
+fn column_at(share: f64, columns: u16) -> u16 {
+    ((share.clamp(0.0, 1.0) * f64::from(columns)) as u16).min(columns - 1)
+}
+
+fn draw_limits(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) {
+    for limit in &chart.limits {
+        let Some(share) = chart
+            .y
+            .share(limit.value)
+            .filter(|share| (0.0..=1.0).contains(share))
+        else {
+            continue;
+        };
+        let y = plot.y + row_at(share, plot.height);
+        for x in (plot.left()..plot.right()).step_by(2) {
+            buffer[(x, y)]
+                .set_symbol(shared.glyphs.pick("╌", "-"))
+                .set_style(shared.style(Role::Caution));
+        }
+        let name = text::fit(&limit.name, usize::from(plot.width), shared.glyphs.unicode);
+        let at = plot.right() - (text::width(&name) as u16).min(plot.width);
+        buffer.set_string(at, y, &name, shared.style(Role::Caution));
+    }
+}
+
+fn row_at(share: f64, rows: u16) -> u16 {
+    (((1.0 - share) * f64::from(rows)) as u16).min(rows - 1)
+}
+
+fn draw_events(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) {
+    for (share, letter) in &chart.events {
+        if !(0.0..=1.0).contains(share) {
+            continue;
+        }
+        let x = plot.x + column_at(*share, plot.width);
+        buffer[(x, plot.bottom() - 1)]
+            .set_char(*letter)
+            .set_style(shared.style(Role::Caution));
+    }
+}
+
+fn draw_curves(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) {
+    let marks = shared.glyphs.plot;
+    let mut raster = Raster::new(plot.width, plot.height, marks);
+    let height = f64::from(plot.height) * f64::from(raster.down);
+    let dot_row = |value: f64| {
+        chart
+            .y
+            .share(value)
+            .map(|share| ((1.0 - share) * (height - 1.0)).round().clamp(-1.0, height) as i32)
+    };
+    let mut gaps: Vec<u16> = Vec::new();
+    // Faint curves first, so that the others lie on top.
+    let order = |is_faint: bool| {
+        chart
+            .curves
+            .iter()
+            .enumerate()
+            .filter(move |(_, curve)| curve.is_faint == is_faint)
+    };
+    for (index, curve) in order(true).chain(order(false)) {
+        let overdraws = !curve.is_faint;
+        let index = u8::try_from(index).unwrap_or(u8::MAX);
+        let mut before: Option<(usize, f64)> = None;
+        for (x, cell) in curve.cells.iter().enumerate() {
+            if cell.non_finite > 0 {
+                gaps.push((x / usize::from(raster.across)) as u16);
+            }
+            if cell.is_gap() {
+                // Nothing logged here joins its neighbours; a value that is no number parts them.
+                if cell.non_finite > 0 {
+                    before = None;
+                }
+                continue;
+            }
+            if let (Some((last_x, last)), Some(to)) = (before, dot_row(cell.first))
+                && let Some(from) = dot_row(last)
+            {
+                join(&mut raster, (last_x, from), (x, to), index, overdraws);
+            }
+            if let (Some(low), Some(high)) = (dot_row(cell.min), dot_row(cell.max)) {
+                raster.column(x, high, low, index, overdraws);
+            }
+            before = Some((x, cell.last));
+        }
+    }
+    for (cell, bits) in raster.bits.iter().enumerate() {
+        let (Some(owner), true) = (raster.owner[cell], *bits != 0) else {
+            continue;
+        };
+        let curve = &chart.curves[usize::from(owner).min(chart.curves.len() - 1)];
+        let x = plot.x + (cell % usize::from(raster.columns)) as u16;
+        let y = plot.y + (cell / usize::from(raster.columns)) as u16;
+        buffer[(x, y)]
+            .set_char(symbol(*bits, marks, curve.mark))
+            .set_style(curve.style);
+    }
+    for column in gaps {
+        if column < plot.width {
+            buffer[(plot.x + column, plot.y)]
+                .set_symbol(shared.glyphs.pick("×", "!"))
+                .set_style(shared.style(Role::Bad));
+        }
+    }
+}
+
+/// A straight line between two dots of neighbouring points.
+fn join(raster: &mut Raster, from: (usize, i32), to: (usize, i32), curve: u8, overdraws: bool) {
+    let span = to.0.saturating_sub(from.0);
+    if span == 0 {
+        return;
+    }
+    let row = |x: usize| {
+        let part = (x - from.0) as f64 / span as f64;
+        (f64::from(from.1) + part * f64::from(to.1 - from.1)).round() as i32
+    };
+    for x in from.0..to.0 {
+        // A dot column holds half of the way to each neighbour, so steep lines have no holes.
+        let next = row(x + 1);
+        let here = row(x);
+        let middle = here + (next - here) / 2;
+        raster.column(x, here, middle, curve, overdraws);
+        raster.column(x + 1, middle, next, curve, overdraws);
+    }
+}
+
+fn draw_y_labels(
+    chart: &Chart,
+    shared: &Shared,
+    buffer: &mut Buffer,
+    area: Rect,
+    rows: u16,
+    label_width: u16,
+) {
+    if label_width == 0 {
+        return;
+    }
+    let style = shared.style(Role::Muted);
+    let tick = shared.glyphs.pick("┤", "+");
+    let line = shared.glyphs.pick("│", "|");
+    let axis_x = area.x + label_width - 1;
+    for row in 0..rows {
+        buffer.set_string(axis_x, area.y + row, line, shared.style(Role::Grid));
+    }
+    // As many labels as have three rows of room.
+    let count = (rows / 3).clamp(1, 5);
+    for label in 0..=count {
+        let share = f64::from(label) / f64::from(count);
+        let row = (((1.0 - share) * f64::from(rows - 1)).round() as u16).min(rows - 1);
+        let shown = text::number(chart.y.at(share));
+        let shown = text::pad_left(&shown, usize::from(label_width - 1), shared.glyphs.unicode);
+        buffer.set_string(area.x, area.y + row, &shown, style);
+        buffer.set_string(axis_x, area.y + row, tick, shared.style(Role::Grid));
+        if rows == 1 {
+            break;
+        }
+    }
+}
+
+fn draw_x_labels(
+    chart: &Chart,
+    shared: &Shared,
+    buffer: &mut Buffer,
+    area: Rect,
+    label_width: u16,
+) {
+    let style = shared.style(Role::Muted);
+    let y = area.bottom() - 1;
+    let room = usize::from(area.width - label_width);
+    let (left, right) = &chart.x_labels;
+    let left = text::fit(left, room, shared.glyphs.unicode);
+    buffer.set_string(area.x + label_width, y, &left, style);
+    let width = text::width(right);
+    if text::width(&left) + width + 1 <= room {
+        buffer.set_string(area.right() - width as u16, y, right, style);
+    }
+}
+
+/// The mark of the `index`-th curve where dots are characters.
+pub fn mark(index: usize, glyphs: Glyphs) -> char {
+    const MARKS: [char; 8] = ['*', '+', 'o', 'x', '#', '%', '@', '='];
+    if glyphs.plot == PlotMarks::Ascii {
+        MARKS[index % MARKS.len()]
+    } else {
+        '•'
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tui::testing::shared;
+
+    fn cell(value: f64) -> Cell {
+        Cell {
+            min: value,
+            max: value,
+            first: value,
+            last: value,
+            count: 1,
+            non_finite: u64::from(!value.is_finite()),
+        }
+    }
+
+    fn draw_text(values: &[f64], plain: bool) -> Vec<String> {
+        let mut shared = shared();
+        if plain {
+            shared.glyphs = Glyphs {
+                unicode: false,
+                plot: PlotMarks::Ascii,
+            };
+        }
+        let area = Rect::new(0, 0, 27, 6);
+        let mut buffer = Buffer::empty(area);
+        let curves = vec![Curve {
+            cells: values.iter().map(|value| cell(*value)).collect(),
+            style: Style::default(),
+            is_faint: false,
+            mark: '*',
+        }];
+        let chart = Chart {
+            y: YAxis::around(&curves, &[], false),
+            curves,
+            limits: Vec::new(),
+            x_labels: ("1".to_owned(), "20".to_owned()),
+            events: Vec::new(),
+            crosshair: None,
+        };
+        draw(&chart, &shared, &mut buffer, area);
+        (0..area.height)
+            .map(|y| {
+                let line: String = (0..area.width).map(|x| buffer[(x, y)].symbol()).collect();
+                line.trim_end().to_owned()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_braille_dot_has_its_place() {
+        assert_eq!(symbol(0b1111_1111, PlotMarks::Braille, '*'), '⣿');
+        assert_eq!(symbol(0b0000_0001, PlotMarks::Braille, '*'), '⠁');
+        assert_eq!(symbol(0b0000_0010, PlotMarks::Braille, '*'), '⠈');
+        assert_eq!(symbol(0b0100_0000, PlotMarks::Braille, '*'), '⡀');
+        assert_eq!(symbol(0b1000_0000, PlotMarks::Braille, '*'), '⢀');
+    }
+
+    #[test]
+    fn bounds_are_round_and_hold_every_value() {
+        let curves = [Curve {
+            cells: vec![cell(0.413), cell(0.977), cell(f64::NAN)],
+            style: Style::default(),
+            is_faint: false,
+            mark: '*',
+        }];
+        let y = YAxis::around(&curves, &[], false);
+        assert_eq!((y.low, y.high), (0.4, 1.0));
+        let log = YAxis::around(&curves, &[], true);
+        assert_eq!((log.low, log.high), (0.1, 1.0));
+        let none = YAxis::around(&[], &[], true);
+        assert!(!none.is_log && none.low < none.high);
+    }
+
+    #[test]
+    fn a_spike_in_one_column_reaches_its_height() {
+        let mut values = vec![0.0; 20];
+        values[9] = 1.0;
+        let lines = draw_text(&values, true);
+        assert_eq!(lines[0].chars().nth(7 + 9), Some('*'), "{lines:#?}");
+        assert_eq!(lines[4].chars().nth(7 + 15), Some('*'), "{lines:#?}");
+    }
+
+    #[test]
+    fn what_is_no_number_is_marked_and_leaves_a_gap() {
+        let mut values = vec![0.5; 20];
+        values[4] = f64::NAN;
+        values[0] = 0.0;
+        values[19] = 1.0;
+        let lines = draw_text(&values, true);
+        assert_eq!(lines[0].chars().nth(7 + 4), Some('!'), "{lines:#?}");
+        for line in &lines[1..5] {
+            assert_ne!(line.chars().nth(7 + 4), Some('*'), "{lines:#?}");
+        }
+    }
+
+    #[test]
+    fn a_pane_of_any_size_is_drawn_without_a_panic() {
+        let shared = shared();
+        for width in 0..40 {
+            for height in 0..8 {
+                let area = Rect::new(0, 0, width, height);
+                let mut buffer = Buffer::empty(area);
+                let curves = vec![Curve {
+                    cells: vec![cell(1.0); dot_columns(width, PlotMarks::Braille)],
+                    style: Style::default(),
+                    is_faint: false,
+                    mark: '*',
+                }];
+                let chart = Chart {
+                    y: YAxis::around(&curves, &[], false),
+                    curves,
+                    limits: vec![Limit {
+                        value: 1.0,
+                        name: "limit".to_owned(),
+                    }],
+                    x_labels: ("a".to_owned(), "b".to_owned()),
+                    events: vec![(0.5, 'c')],
+                    crosshair: Some(1.0),
+                };
+                draw(&chart, &shared, &mut buffer, area);
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The workbench in a real terminal: opened, driven by keys, resized, signalled, suspended; a run lives through all of it.
+
+use std::fs;
+
+use rustix::process::{Signal, kill_process};
+
+use super::fake_trainer::{Act, learning, started, step, wait_until};
+use super::harness::{Bench, exists, is_alive, trainer_pid};
+use super::screen::Screen;
+
+/// A run that waits for the file `go` in the middle.
+fn waiting(bench: &Bench) -> Vec<Act> {
+    let mut acts = vec![started(4), step(1, 0.25), step(2, 0.5)];
+    acts.push(Act::WaitFor(bench.path("go")));
+    acts.extend(learning().into_iter().skip(1));
+    acts
+}
+
+fn with_finished_run() -> Bench {
+    let bench = Bench::new();
+    bench.trainer(&learning());
+    assert_eq!(bench.run(["run", "toy.yaml", "--json"]).code, Some(0));
+    bench
+}
+
+/// HOME and the XDG folders lie in the bench, so that a developer's own settings change no test.
+fn open(bench: &Bench, arguments: &[&str], environment: &[(&str, &str)]) -> Screen {
+    let home = bench.path("home");
+    let home = home.to_str().unwrap().to_owned();
+    let mut all = vec![("HOME", home.as_str()), ("NO_COLOR", "1")];
+    all.extend_from_slice(environment);
+    Screen::start(bench, arguments, 100, &all)
+}
+
+#[test]
+fn opens_on_the_list_of_runs_and_q_leaves_the_terminal_as_it_was() {
+    let bench = with_finished_run();
+    let mut screen = open(&bench, &[], &[]);
+    screen.shows("toy");
+    screen.shows("finished");
+    assert!(screen.has_alternate_screen());
+    screen.type_keys("q");
+    let (text, code) = screen.end();
+    assert_eq!((text.trim(), code), ("", 0));
+}
+
+#[test]
+fn watch_shows_the_curves_and_survives_every_size() {
+    let bench = with_finished_run();
+    let mut screen = open(&bench, &["watch", "latest"], &[]);
+    screen.shows("Reward");
+    for (columns, rows) in [(40, 10), (200, 60), (80, 24), (20, 5), (100, 30)] {
+        screen.resize(columns, rows);
+        if columns >= 40 {
+            screen.shows("Reward");
+        }
+    }
+    screen.type_keys("?");
+    screen.shows("crosshair on or off");
+    screen.type_keys(" j");
+    screen.type_keys("x");
+    screen.shows("Reward");
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+}
+
+#[test]
+fn a_live_run_is_watched_left_and_found_again() {
+    let bench = Bench::new();
+    bench.trainer(&waiting(&bench));
+    let started = bench.run(["run", "toy.yaml", "--detach", "--json"]);
+    assert_eq!(started.code, Some(0), "{started:?}");
+    let run = bench.run_dir();
+    exists(&run.join("events.jsonl"));
+    let mut screen = open(&bench, &["watch", "latest"], &[]);
+    screen.shows("step 2/4");
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+    assert!(is_alive(trainer_pid(&run)), "quitting never ends a run");
+    let screen = open(&bench, &["watch", "latest"], &[]);
+    screen.shows("step 2/4");
+    kill_process(screen.pid(), Signal::KILL).unwrap();
+    drop(screen);
+    assert!(is_alive(trainer_pid(&run)), "killing the viewer neither");
+    let mut screen = open(&bench, &["watch", "latest"], &[]);
+    fs::write(bench.path("go"), "").unwrap();
+    screen.shows("step 4/4");
+    screen.type_keys("q");
+    screen.end();
+}
+
+#[test]
+fn sigterm_and_hang_up_give_the_terminal_back() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let bench = with_finished_run();
+        let screen = open(&bench, &["watch", "latest"], &[]);
+        screen.shows("Reward");
+        kill_process(screen.pid(), signal).unwrap();
+        let (text, ended) = screen.end();
+        assert_eq!((text.trim(), ended), ("", code));
+    }
+}
+
+#[test]
+fn ctrl_z_suspends_and_the_screen_comes_back_whole() {
+    let bench = with_finished_run();
+    let mut screen = open(&bench, &["watch", "latest"], &[]);
+    screen.shows("Reward");
+    let pid = screen.pid();
+    let state = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
+        stat[stat.rfind(')').unwrap() + 2..].chars().next()
+    };
+    screen.type_keys("\x1a");
+    wait_until("the process is stopped", || state() == Some('T'));
+    wait_until("the shell's screen is back", || {
+        !screen.has_alternate_screen()
+    });
+    kill_process(pid, Signal::CONT).unwrap();
+    wait_until("the full screen is back", || screen.has_alternate_screen());
+    screen.shows("Reward");
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+}
+
+#[test]
+fn pasted_text_is_never_taken_as_keys() {
+    let bench = with_finished_run();
+    let mut screen = open(&bench, &["watch", "latest"], &[]);
+    screen.shows("Reward");
+    screen.type_keys("\x1b[200~qqq\x1b[201~");
+    screen.shows("pasted text is never taken as keys");
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+}
+
+#[test]
+fn a_replay_plays_to_the_end_of_the_run() {
+    let bench = with_finished_run();
+    let mut screen = open(&bench, &["replay", "latest", "--speed", "1000"], &[]);
+    screen.shows("replay");
+    screen.shows("step 4/4");
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+}
+
+#[test]
+fn a_dumb_ascii_terminal_gets_no_color_and_nothing_but_ascii() {
+    let bench = with_finished_run();
+    let variables = [("TERM", "dumb"), ("LC_ALL", "C"), ("NO_COLOR", "1")];
+    let mut screen = open(&bench, &["watch", "latest"], &variables);
+    screen.shows("Reward");
+    assert!(screen.text().is_ascii(), "{}", screen.text());
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+}
+
+#[test]
+fn a_run_that_is_deleted_while_open_is_said_to_be_gone() {
+    let bench = with_finished_run();
+    let mut screen = open(&bench, &["watch", "latest"], &[]);
+    screen.shows("Reward");
+    fs::remove_dir_all(bench.run_dir()).unwrap();
+    screen.shows("its directory is gone");
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+}
+
+#[test]
+fn without_a_terminal_the_workbench_says_what_to_use() {
+    let bench = Bench::new();
+    let ran = bench.run(Vec::<&str>::new());
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("lathe --plain"), "{}", ran.stderr);
+}
