@@ -2,6 +2,7 @@
 
 mod check;
 mod cli;
+mod export;
 mod headless;
 mod launch;
 mod terminal;

@@ -10,10 +10,12 @@ mod check;
 mod ctl;
 mod data;
 mod experiment_file;
+mod export;
 mod failure;
 mod keys;
 mod metrics;
 mod output;
+mod plain;
 mod report;
 mod run;
 mod runs;
@@ -60,6 +62,7 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         Command::Check(arguments) => check::check(&arguments, out, terminal),
         Command::Data { command } => data::data(&command, out, terminal),
         Command::Follow { run, place, form } => run::follow(&run, &place, form, out, terminal),
+        Command::Export(arguments) => export::export(&arguments, &cli.workbench, out),
         Command::Stop { run, place } => runs::stop(&place, &run, out),
         Command::Ctl(arguments) => ctl::ctl(&arguments, out, terminal),
         Command::Runs(arguments) => runs::runs(&arguments, out, terminal),

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Failure, Output};
 use crate::headless::summary::{self, Standing};
-use crate::headless::{End, Followed};
+use crate::headless::{self, End, Followed};
 use crate::launch::{self, Ending};
 use crate::terminal::{Role, Terminal};
 
@@ -127,6 +127,11 @@ fn standing(status: &str, reason: Option<String>) -> Standing {
     }
 }
 
+/// Of a run that nobody follows.
+pub fn standing_of(liveness: &Liveness) -> Standing {
+    standing(status_word(liveness), liveness.reason().map(str::to_owned))
+}
+
 fn print_summary(
     state: &RunState,
     run_dir: &RunDir,
@@ -148,7 +153,12 @@ pub fn show(
     out: &mut Output,
     terminal: Terminal,
 ) -> Result<(), Failure> {
-    let (state, bad_lines) = read(run_dir)?;
+    let (state, bad_lines) = headless::read(run_dir).map_err(|error| {
+        Failure::unexpected(format!(
+            "cannot read {}: {error}",
+            run_dir.events_path().display()
+        ))
+    })?;
     let end = state
         .ended
         .as_ref()
@@ -186,23 +196,6 @@ pub fn show(
         }
     }
     Ok(())
-}
-
-fn read(run_dir: &RunDir) -> Result<(RunState, u64), Failure> {
-    let mut tail = runlog::tail::Tail::new(run_dir.events_path());
-    let mut state = RunState::default();
-    loop {
-        let batch = tail.read(runlog::tail::Limits::OPENING).map_err(|error| {
-            Failure::unexpected(format!(
-                "cannot read {}: {error}",
-                run_dir.events_path().display()
-            ))
-        })?;
-        batch.events.iter().for_each(|event| state.apply(event));
-        if !batch.has_more {
-            return Ok((state, tail.bad_lines()));
-        }
-    }
 }
 
 /// The end of the trainer's log, or that it wrote nothing.

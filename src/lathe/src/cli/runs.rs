@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::arguments::{RunsArguments, RunsCommand, RunsPlace};
 use super::run::root;
-use super::{Failure, Output, report};
+use super::{Failure, Output, plain, report};
 use crate::headless::format;
 use crate::terminal::{Role, Terminal};
 
@@ -28,6 +28,7 @@ pub fn runs(
             report::show(&run_dir, *json, out, terminal)?;
             Ok(exit_code::OK)
         }
+        None if terminal.plain && !arguments.json => plain::runs(&arguments.place, out, terminal),
         None => list(&arguments.place, arguments.json, out, terminal),
     }
 }

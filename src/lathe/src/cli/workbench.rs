@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 
 use runlog::exit_code;
 
-use super::arguments::{Form, RunsArguments, RunsPlace, WorkbenchArguments};
-use super::{Failure, Output, run, runs};
+use super::arguments::{RunsPlace, WorkbenchArguments};
+use super::{Failure, Output, plain, run, runs};
 use crate::terminal::{Role, Terminal};
 use crate::tui::{self, Options, bindings};
 
@@ -17,17 +17,12 @@ pub fn project(
 ) -> Result<i32, Failure> {
     let place = RunsPlace::default();
     if terminal.plain {
-        let arguments = RunsArguments {
-            command: None,
-            place,
-            json: false,
-        };
-        return runs::runs(&arguments, out, terminal);
+        return plain::runs(&place, out, terminal);
     }
     tui::open(options(arguments, &place), terminal)
 }
 
-/// On one run, at its newest step. With `--plain`: a line a step, as `lathe follow` prints.
+/// On one run, at its newest step. With `--plain`: state, alarms and metrics, then a line a step while it runs.
 pub fn watch(
     argument: &OsStr,
     place: &RunsPlace,
@@ -36,11 +31,7 @@ pub fn watch(
     terminal: Terminal,
 ) -> Result<i32, Failure> {
     if terminal.plain {
-        let form = Form {
-            json: false,
-            verbose: false,
-        };
-        return run::follow(argument, place, form, out, terminal);
+        return plain::watch(&runs::find(place, argument)?, place, out, terminal);
     }
     let run_dir = runs::find(place, argument)?;
     tui::open(

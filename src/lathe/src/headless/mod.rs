@@ -15,7 +15,10 @@ mod rows;
 mod sparkline;
 pub mod summary;
 
+use std::io;
+
 use runlog::Event;
+use runlog::run_dir::RunDir;
 use runlog::state::RunState;
 
 use crate::cli::Failure;
@@ -24,6 +27,13 @@ pub use follow::{End, Follow, Followed};
 pub use json::JsonView;
 pub use plain::PlainView;
 pub use progress::ProgressView;
+
+/// Everything that a run's log holds, folded, and how many of its lines are no events.
+pub fn read(run_dir: &RunDir) -> io::Result<(RunState, u64)> {
+    let opened = runlog::open::open(run_dir)?;
+    let bad_lines = opened.sealed_bad_lines + opened.bad_lines.len() as u64;
+    Ok((opened.state, bad_lines))
+}
 
 /// One way to show a run as it goes. `state` holds everything up to and with `event`.
 pub trait View {

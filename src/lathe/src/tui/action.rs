@@ -60,6 +60,8 @@ pub enum Global {
     Freeze,
     Copy,
     Export,
+    /// What the chooser of `Export` asks about.
+    ExportAs(super::export::Kind),
     NextRun,
     PreviousRun,
     /// Between the live end of the run and its replay.

@@ -19,10 +19,11 @@ use runlog::RunState;
 
 use super::action::{Action, Command, Effect, Global, Message, PageMessage, ReplayCommand};
 use super::bindings::{self, Context};
+use super::export::Chooser;
 use super::keymap::{Chord, Lookup};
 use super::modal::{Answer, Confirm, Help, Modal, Palette};
 use super::pages::{self, Input, PageId, Pages};
-use super::shared::{Notice, OpenRun, Replay, RunKey, Shared};
+use super::shared::{MOST_OPEN, Notice, OpenRun, Replay, RunKey, Shared};
 use super::theme::{self, Role};
 use super::widgets::{empty, text};
 
@@ -118,8 +119,8 @@ impl App {
         if !std::mem::take(&mut self.is_data_new) {
             return Vec::new();
         }
-        self.shared.front = self.page;
         let mut effects = Vec::new();
+        self.shared.front = self.page;
         for page in PageId::ALL {
             effects.extend(
                 self.pages
@@ -152,7 +153,7 @@ impl App {
             .shared
             .current
             .iter()
-            .chain(&self.shared.marked)
+            .chain(self.shared.marked.iter().take(MOST_OPEN))
             .cloned()
             .collect();
         let unwanted: Vec<RunKey> = self
@@ -309,6 +310,10 @@ impl App {
             match wish {
                 super::shared::Wish::Go(page) => effects.extend(self.go(page)),
                 super::shared::Wish::Show(key) => effects.extend(self.show_run(key)),
+                super::shared::Wish::Watch(key) => {
+                    effects.extend(self.show_run(key));
+                    effects.extend(self.go(PageId::Live));
+                }
                 super::shared::Wish::Confirm(confirm) => {
                     self.modal = Some(Modal::Confirm(confirm));
                 }
@@ -446,7 +451,11 @@ impl App {
                     Vec::new()
                 }
             },
-            Global::Export => vec![super::export::screen(self)],
+            Global::Export => {
+                self.modal = Some(Modal::Export(Chooser::default()));
+                Vec::new()
+            }
+            Global::ExportAs(kind) => super::export::write(self, kind),
             Global::NextRun => self.other_run(1),
             Global::PreviousRun => self.other_run(-1),
             Global::Replay => self.toggle_replay(),
@@ -488,7 +497,8 @@ impl App {
         }
         match message {
             Message::RunsListed(list) => {
-                self.shared.runs = list;
+                let version = self.shared.runs.version + 1;
+                self.shared.runs = super::shared::RunList { version, ..list };
                 for (key, run) in &mut self.shared.open {
                     if let Some(entry) = self.shared.runs.find(key) {
                         run.info = Some(entry.info.clone());

@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 
 use super::action::{Command, Global};
+use super::export::Kind;
 use super::pages::{self, PageId};
 
 /// Where a binding is in force. A page's come before the global ones.
@@ -98,6 +99,11 @@ const GLOBAL: &[Binding] = &[
     global("app.freeze", &["F"], Global::Freeze, "freeze the screen, or let it go on; nothing is lost", ""),
     global("app.copy", &["y"], Global::Copy, "copy what is selected (OSC 52), and say where it was written", ""),
     global("app.export", &["ctrl-e"], Global::Export, "write this page to a file: curves, table or screen", ""),
+    global("export.screen_svg", &[], Global::ExportAs(Kind::ScreenSvg), "write the screen to a file, as SVG", ""),
+    global("export.screen_text", &[], Global::ExportAs(Kind::ScreenText), "write the screen to a file, as text", ""),
+    global("export.curves_svg", &[], Global::ExportAs(Kind::CurvesSvg), "write the curves as they stand to a file, as SVG", ""),
+    global("export.curves_png", &[], Global::ExportAs(Kind::CurvesPng), "write the curves as they stand to a file, as PNG", ""),
+    global("export.curves_csv", &[], Global::ExportAs(Kind::CurvesCsv), "write the values of the curves to a file, as CSV", ""),
     global("run.next", &["]"], Global::NextRun, "show the next run of the list", ""),
     global("run.previous", &["["], Global::PreviousRun, "show the previous run of the list", ""),
     global("replay.toggle", &["P"], Global::Replay, "replay this run from its start, or back to live", ""),

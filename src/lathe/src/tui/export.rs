@@ -1,55 +1,238 @@
-//! The screen as it stands, written to a file.
+//! What the workbench shows now, written to a file of the project: the screen, or the curves as they stand on it.
 
-use std::path::PathBuf;
-
+use crossterm::event::{KeyCode, KeyEvent};
+use ratatui::Frame;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
 
-use super::action::{Effect, Message};
+use super::action::{Command, Effect, Global, Message};
 use super::app::App;
-use super::shared::{Notice, Problem};
+use super::modal::{Answer, boxed, middle};
+use super::shared::{Notice, Problem, Shared};
 use super::theme::Role;
+use super::widgets::list::{ListState, Move};
+use crate::export::curves::{Sheet, Shown, View, panel, usual};
+use crate::export::{cells, new_file, picture};
 
-/// Writes what is on the screen now, as text, into the project's directory.
-pub fn screen(app: &App) -> Effect {
-    let shared = &app.shared;
-    let text = text(app);
-    let name = format!(
-        "lathe-{}-{}.txt",
-        app.page.title().to_lowercase(),
-        shared.now.strftime("%Y%m%d-%H%M%S")
-    );
-    let path = shared.project.directory.join(name);
-    Effect::job("export screen", move || write(path, text))
+/// Pixels of a picture of curves: three panels beside each other.
+const WIDTH: u32 = 1240;
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    ScreenSvg,
+    ScreenText,
+    CurvesSvg,
+    CurvesPng,
+    CurvesCsv,
 }
 
-fn write(path: PathBuf, text: String) -> Message {
-    match std::fs::write(&path, text) {
-        Ok(()) => Message::Notice(Notice {
-            text: format!("wrote {}", path.display()),
-            role: Role::Good,
-        }),
-        Err(error) => Message::Problem(Problem::new(
-            "The screen was not written",
-            format!("{}: {error}", path.display()),
-            "",
-        )),
+impl Kind {
+    pub const ALL: [Self; 5] = [
+        Self::ScreenSvg,
+        Self::ScreenText,
+        Self::CurvesSvg,
+        Self::CurvesPng,
+        Self::CurvesCsv,
+    ];
+
+    fn key(self) -> char {
+        match self {
+            Self::ScreenSvg => 's',
+            Self::ScreenText => 't',
+            Self::CurvesSvg => 'c',
+            Self::CurvesPng => 'p',
+            Self::CurvesCsv => 'v',
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::ScreenSvg => "the screen, as SVG",
+            Self::ScreenText => "the screen, as text",
+            Self::CurvesSvg => "the curves as they stand, as SVG",
+            Self::CurvesPng => "the curves as they stand, as PNG",
+            Self::CurvesCsv => "the values of the curves, as CSV",
+        }
+    }
+
+    fn extension(self) -> &'static str {
+        match self {
+            Self::ScreenSvg | Self::CurvesSvg => "svg",
+            Self::ScreenText => "txt",
+            Self::CurvesPng => "png",
+            Self::CurvesCsv => "csv",
+        }
     }
 }
 
-fn text(app: &App) -> String {
+/// The question what to write.
+#[derive(Debug, Default)]
+pub struct Chooser {
+    list: ListState,
+}
+
+impl Chooser {
+    pub fn key(&mut self, key: KeyEvent) -> Answer {
+        let count = Kind::ALL.len();
+        let run = |kind| Answer::Run(Command::Global(Global::ExportAs(kind)));
+        match key.code {
+            KeyCode::Down | KeyCode::Char('j') => self.list.go(Move::Down, count, count),
+            KeyCode::Up | KeyCode::Char('k') => self.list.go(Move::Up, count, count),
+            KeyCode::Enter => return run(Kind::ALL[self.list.selected(count)]),
+            KeyCode::Char(letter) => {
+                return match Kind::ALL.into_iter().find(|kind| kind.key() == letter) {
+                    Some(kind) => run(kind),
+                    None => Answer::Close,
+                };
+            }
+            _ => return Answer::Close,
+        }
+        Answer::Stay
+    }
+
+    pub fn draw(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
+        let place = middle(area, 46, Kind::ALL.len() as u16 + 4);
+        let inner = boxed(shared, frame, place, " Write to a file ", Role::Focus);
+        let selected = self.list.selected(Kind::ALL.len());
+        let mut lines: Vec<Line<'_>> = Kind::ALL
+            .into_iter()
+            .enumerate()
+            .map(|(row, kind)| {
+                let pointer = if row == selected { ">" } else { " " };
+                let line = Line::from(vec![
+                    Span::raw(pointer),
+                    Span::styled(format!(" {}  ", kind.key()), shared.style(Role::Accent)),
+                    Span::raw(kind.label()),
+                ]);
+                if row == selected {
+                    line.style(shared.style(Role::Selection))
+                } else {
+                    line
+                }
+            })
+            .collect();
+        lines.push(Line::default());
+        lines.push(Line::styled(
+            " whole runs: lathe export RUN",
+            shared.style(Role::Muted),
+        ));
+        frame.render_widget(Paragraph::new(lines), inner);
+    }
+}
+
+/// Writes `kind` into the project's directory, in a job; says where, or why not.
+pub fn write(app: &mut App, kind: Kind) -> Vec<Effect> {
+    if app.shared.refuse_when_read_only("writing files") {
+        return Vec::new();
+    }
+    let title = app.page.title().to_lowercase();
+    let time = app.shared.now.strftime("%Y%m%d-%H%M%S");
+    let what = match kind {
+        Kind::ScreenSvg | Kind::ScreenText => title,
+        Kind::CurvesSvg | Kind::CurvesPng | Kind::CurvesCsv => "curves".to_owned(),
+    };
+    let name = format!("lathe-{what}-{time}");
+    let directory = app.shared.project.directory.clone();
+    let theme = app.shared.theme.clone();
+    let content: Box<dyn FnOnce() -> Result<Vec<u8>, String> + Send> = match kind {
+        Kind::ScreenText => {
+            let text = text(&screen(app));
+            Box::new(move || Ok(text.into_bytes()))
+        }
+        Kind::ScreenSvg => {
+            let buffer = screen(app);
+            Box::new(move || Ok(cells::svg(&buffer, &theme).into_bytes()))
+        }
+        Kind::CurvesSvg | Kind::CurvesPng | Kind::CurvesCsv => {
+            let sheet = sheet(app);
+            if sheet.panels.is_empty() {
+                app.shared
+                    .say(Notice::caution("there are no curves: choose a run first"));
+                return Vec::new();
+            }
+            Box::new(move || match kind {
+                Kind::CurvesCsv => Ok(sheet.csv().into_bytes()),
+                Kind::CurvesPng => {
+                    picture::png(&sheet, &theme, WIDTH).map_err(|error| error.to_string())
+                }
+                _ => Ok(picture::svg(&sheet, &theme, WIDTH).into_bytes()),
+            })
+        }
+    };
+    vec![Effect::job("export", move || {
+        let written = content().and_then(|content| {
+            new_file(&directory, &name, kind.extension(), &content)
+                .map_err(|error| format!("{}: {error}", directory.display()))
+        });
+        match written {
+            Ok(path) => Message::Notice(Notice::good(format!("wrote {}", path.display()))),
+            Err(reason) => Message::Problem(Problem::new("It was not written", reason, "")),
+        }
+    })]
+}
+
+/// The curves of the page in front; of a page without any, the usual ones of the runs that are shown.
+fn sheet(app: &App) -> Sheet {
+    let shared = &app.shared;
+    let panels = app.pages.get(app.page).curves(shared);
+    let names: Vec<(usize, String, &runlog::RunState)> = shared
+        .shown_runs()
+        .into_iter()
+        .map(|(color, run)| (color, run.key.name(), &run.state))
+        .collect();
+    let title: Vec<&str> = names.iter().map(|(_, name, _)| name.as_str()).collect();
+    let title = title.join(", ");
+    if !panels.is_empty() {
+        return Sheet { title, panels };
+    }
+    let shown: Vec<Shown<'_>> = names
+        .iter()
+        .map(|(color, name, state)| Shown {
+            name,
+            color: *color,
+            state,
+        })
+        .collect();
+    let states: Vec<&runlog::RunState> = shown.iter().map(|run| run.state).collect();
+    let panels = usual(&states)
+        .iter()
+        .filter_map(|metric| panel(&shown, metric, &View::default()))
+        .collect();
+    Sheet { title, panels }
+}
+
+/// What is on the screen, drawn once more.
+pub fn screen(app: &App) -> Buffer {
     let (columns, rows) = (app.shared.columns, app.shared.rows);
     let mut terminal =
         Terminal::new(TestBackend::new(columns, rows)).expect("a screen in memory cannot fail");
     terminal
         .draw(|frame| app.draw(frame))
         .expect("a screen in memory cannot fail");
-    let buffer = terminal.backend().buffer();
+    terminal.backend().buffer().clone()
+}
+
+/// The screen's letters, without trailing spaces.
+pub fn text(buffer: &Buffer) -> String {
     let mut text = String::new();
-    for row in 0..rows {
-        let line: String = (0..columns)
-            .map(|column| buffer[(column, row)].symbol())
-            .collect();
+    for row in 0..buffer.area.height {
+        let mut line = String::new();
+        let mut hidden = 0;
+        for column in 0..buffer.area.width {
+            let symbol = buffer[(column, row)].symbol();
+            if hidden > 0 {
+                // The second half of a wide character.
+                hidden -= 1;
+                continue;
+            }
+            hidden = super::widgets::text::width(symbol).saturating_sub(1);
+            line.push_str(symbol);
+        }
         text.push_str(line.trim_end());
         text.push('\n');
     }

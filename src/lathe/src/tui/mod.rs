@@ -20,6 +20,7 @@ pub mod screen;
 pub mod settings;
 pub mod shared;
 pub mod sources;
+pub mod still;
 pub mod theme;
 pub mod widgets;
 

@@ -10,6 +10,7 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
 use super::action::Command;
 use super::bindings::{self, Binding, Context};
+use super::export::Chooser;
 use super::pages::PageId;
 use super::shared::{Problem, Shared};
 use super::theme::Role;
@@ -22,6 +23,7 @@ pub enum Modal {
     Help(Help),
     Palette(Palette),
     Confirm(Confirm),
+    Export(Chooser),
     Problem(Problem),
 }
 
@@ -171,6 +173,7 @@ impl Modal {
                     Answer::Close
                 }
             }
+            Self::Export(chooser) => chooser.key(key),
             Self::Problem(_) => Answer::Close,
         }
     }
@@ -194,6 +197,7 @@ impl Modal {
                 let body = format!("{}\n\n{hint}", confirm.body);
                 boxed_text(shared, frame, area, &confirm.title, &body, Role::Caution);
             }
+            Self::Export(chooser) => chooser.draw(shared, frame, area),
             Self::Problem(problem) => {
                 let inner = boxed(shared, frame, middle(area, 70, 12), " Problem ", Role::Bad);
                 empty::problem(shared, frame, inner, problem);

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use runlog::RunState;
+use runlog::notes::Notes;
 use runlog::run_dir::{RunDir, RunInfo};
 use runlog::state::Glance;
 
@@ -53,6 +54,9 @@ pub struct RunEntry {
     pub info: RunInfo,
     /// None: its log cannot be read; see `problem`.
     pub glance: Option<Glance>,
+    /// Note and tags.
+    pub notes: Notes,
+    /// Its log or its notes cannot be read: why.
     pub problem: Option<String>,
 }
 
@@ -75,6 +79,8 @@ pub struct RunList {
     pub problem: Option<String>,
     /// It was read at least once.
     pub is_read: bool,
+    /// Another number at each list that reaches the workbench.
+    pub version: u64,
 }
 
 impl RunList {
@@ -214,6 +220,9 @@ pub struct Project {
     pub experiments: PathBuf,
 }
 
+/// Marked runs that are followed and drawn at most: as many as a theme has colours for. More can be marked, to delete them.
+pub const MOST_OPEN: usize = 8;
+
 #[derive(Debug)]
 pub struct Shared {
     pub project: Project,
@@ -233,7 +242,7 @@ pub struct Shared {
     pub open: BTreeMap<RunKey, OpenRun>,
     /// The run that the pages show.
     pub current: Option<RunKey>,
-    /// Runs drawn with the current one, and compared; the order gives their colours.
+    /// Runs drawn with the current one, and compared; the order gives their colours. Only the first [`MOST_OPEN`] are open.
     pub marked: Vec<RunKey>,
     /// The step picked on a curve; Rollouts and Timeline show it. None: the newest.
     pub step: Option<u64>,
@@ -253,6 +262,8 @@ pub enum Wish {
     Go(PageId),
     /// Make this the current run (and leave a replay).
     Show(RunKey),
+    /// The same, and go to page Live.
+    Watch(RunKey),
     /// `marked` was changed: open and close runs accordingly.
     MarkedChanged,
     Confirm(Confirm),

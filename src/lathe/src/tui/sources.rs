@@ -6,6 +6,8 @@ mod follow;
 mod listing;
 mod replay;
 
+pub use listing::list_now;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, SyncSender};

@@ -5,6 +5,7 @@
 
 mod check;
 mod ctl;
+mod export;
 mod fake_trainer;
 mod golden;
 mod harness;

@@ -18,6 +18,7 @@ use ratatui::layout::Rect;
 use super::action::{self, Effect, PageMessage};
 use super::bindings::Binding;
 use super::shared::Shared;
+use crate::export::curves::Panel;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PageId {
@@ -118,6 +119,11 @@ pub trait Page {
     /// What `y` copies: the text, and what it is ("3 rows of the table").
     fn copied(&self, _shared: &Shared) -> Option<(String, String)> {
         None
+    }
+
+    /// The curves as they stand on the screen (zoomed, smoothed), for a file. None: the usual ones are taken.
+    fn curves(&self, _shared: &Shared) -> Vec<Panel> {
+        Vec::new()
     }
 
     /// What must not be lost by leaving ("experiments/a.yaml has unsaved changes"); asked before quitting.

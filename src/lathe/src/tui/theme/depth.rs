@@ -52,6 +52,36 @@ impl Depth {
     }
 }
 
+/// What a colour looks like; None: the terminal's own.
+pub fn rgb_of(color: Color) -> Option<[u8; 3]> {
+    let index = match color {
+        Color::Reset => return None,
+        Color::Rgb(r, g, b) => return Some([r, g, b]),
+        Color::Indexed(index) => index,
+        Color::Black => 0,
+        Color::Red => 1,
+        Color::Green => 2,
+        Color::Yellow => 3,
+        Color::Blue => 4,
+        Color::Magenta => 5,
+        Color::Cyan => 6,
+        Color::Gray => 7,
+        Color::DarkGray => 8,
+        Color::LightRed => 9,
+        Color::LightGreen => 10,
+        Color::LightYellow => 11,
+        Color::LightBlue => 12,
+        Color::LightMagenta => 13,
+        Color::LightCyan => 14,
+        Color::White => 15,
+    };
+    Some(if index < 16 {
+        sixteen_rgb(index)
+    } else {
+        cube_rgb(index)
+    })
+}
+
 fn nearest(
     wanted: [u8; 3],
     among: std::ops::RangeInclusive<u8>,

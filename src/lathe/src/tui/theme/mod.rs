@@ -9,7 +9,7 @@ mod file;
 
 use ratatui::style::{Color, Modifier, Style};
 
-pub use depth::Depth;
+pub use depth::{Depth, rgb_of};
 pub use file::{ThemeError, built_in_names, load};
 
 /// What a piece of screen means. STYLE: colour only ever stands for one of these.

@@ -1,44 +1,562 @@
 //! Runs side by side: config keys that differ, a table of metrics, overlaid curves.
+//!
+//! ```text
+//!                          ● quickstart-ab12   ● sort-cd34          a column a run, the first is the current one
+//!  configuration: 3 of 181 keys differ
+//!    actor.optim.lr            2e-4                5e-4
+//!  metrics: last, best, mean of the last 10
+//! >  critic/score/mean    0.93* 0.95* 0.92*   0.71 0.80 0.70       * the better one
+//!  ⡠⠤⠒⠉ critic/score/mean against step                              of the selected metric
+//! ```
+//! Compares what the workbench has open: the current run and the marked ones.
 
+mod config;
+mod draw;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use crossterm::event::{KeyEvent, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use runlog::series::XAxis;
+use serde::{Deserialize, Serialize};
 
 use super::{Input, Page, PageId};
-use crate::tui::action::{self, Effect};
+use crate::export::curves::{Panel, Shown, View, panel};
+use crate::tui::action::{self, Effect, PageMessage};
 use crate::tui::bindings::{Binding, Context, bind};
-use crate::tui::shared::Shared;
-use crate::tui::widgets::empty;
+use crate::tui::shared::{Notice, RunKey, Shared};
+use crate::tui::widgets::field::{Field, Outcome};
+use crate::tui::widgets::list::{ListState, Move};
+use config::Config;
+use table::{Row, Table};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    Top,
+    Go(Move),
+    Left,
+    Right,
+    AllKeys,
+    Statistic,
+    MoreOfLast,
+    FewerOfLast,
+    Baseline,
+    Difference,
+    Axis,
+    Expand,
+    Search,
+    NextMatch,
+    PreviousMatch,
+    NextSection,
 }
 
 /// Answers to this page's jobs.
 #[derive(Debug)]
-pub enum Message {}
+pub enum Message {
+    Configs(Vec<(RunKey, Result<Config, String>)>),
+}
 
 const HERE: Context = Context::Page(PageId::Compare);
 
+const fn row(
+    id: &'static str,
+    keys: &'static [&'static str],
+    command: Command,
+    help: &'static str,
+    hint: &'static str,
+) -> Binding {
+    bind(
+        id,
+        keys,
+        HERE,
+        action::Command::Compare(command),
+        help,
+        hint,
+    )
+}
+
 #[rustfmt::skip]
 pub const BINDINGS: &[Binding] = &[
-    bind("compare.top", &["g g", "home"], HERE, action::Command::Compare(Command::Top), "first line", ""),
+    row("compare.statistic", &["s"], Command::Statistic, "show last, best and mean, or one of them", "last/best"),
+    row("compare.baseline", &["b"], Command::Baseline, "take this column's run as the baseline, or none", "baseline"),
+    row("compare.difference", &["%", "d"], Command::Difference, "values, differences to the baseline, or per cent", "difference"),
+    row("compare.all_keys", &["a"], Command::AllKeys, "every configuration key, or only those that differ", "all keys"),
+    row("compare.axis", &["x"], Command::Axis, "curves against step, time, tokens or samples", "x axis"),
+    row("compare.expand", &["e"], Command::Expand, "the curves on the whole page, or back", "expand"),
+    row("compare.search", &["/"], Command::Search, "search keys and metrics", "search"),
+    row("compare.next_match", &["n"], Command::NextMatch, "next match", ""),
+    row("compare.previous_match", &["N"], Command::PreviousMatch, "match before", ""),
+    row("compare.more", &["+", "="], Command::MoreOfLast, "mean of more of the last values", ""),
+    row("compare.fewer", &["-"], Command::FewerOfLast, "mean of fewer of the last values", ""),
+    row("compare.right", &["l", "right"], Command::Right, "next run", ""),
+    row("compare.left", &["h", "left"], Command::Left, "run before", ""),
+    row("compare.section", &["tab"], Command::NextSection, "to the metrics, or to the configuration", ""),
+    row("compare.down", &["j", "down"], Command::Go(Move::Down), "down", ""),
+    row("compare.up", &["k", "up"], Command::Go(Move::Up), "up", ""),
+    row("compare.half_down", &["ctrl-d"], Command::Go(Move::HalfPageDown), "half a page down", ""),
+    row("compare.half_up", &["ctrl-u"], Command::Go(Move::HalfPageUp), "half a page up", ""),
+    row("compare.page_down", &["pgdn"], Command::Go(Move::PageDown), "a page down", ""),
+    row("compare.page_up", &["pgup"], Command::Go(Move::PageUp), "a page up", ""),
+    row("compare.top", &["g g", "home"], Command::Go(Move::First), "first line", ""),
+    row("compare.bottom", &["G", "end"], Command::Go(Move::Last), "last line", ""),
 ];
+
+/// Which numbers of a metric stand in its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Statistic {
+    #[default]
+    All,
+    Last,
+    Best,
+    Mean,
+}
+
+/// How a number stands beside the baseline's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Against {
+    #[default]
+    Value,
+    Difference,
+    Percent,
+}
+
+/// How many last values a mean can take.
+const LAST_COUNTS: [usize; 8] = [1, 2, 5, 10, 20, 50, 100, 500];
+
+/// What is remembered per project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    statistic: Statistic,
+    against: Against,
+    last_count: usize,
+    axis: usize,
+    has_all_keys: bool,
+}
+
+const KEPT: &str = "compare";
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            statistic: Statistic::All,
+            against: Against::Value,
+            last_count: 10,
+            axis: 0,
+            has_all_keys: false,
+        }
+    }
+}
+
+impl Kept {
+    fn axis(self) -> XAxis {
+        XAxis::ALL[self.axis % XAxis::ALL.len()]
+    }
+}
 
 #[derive(Debug, Default)]
 pub struct Compare {
-    scroll: usize,
+    kept: Option<Kept>,
+    configs: HashMap<RunKey, Result<Config, String>>,
+    awaited: Vec<RunKey>,
+    table: Table,
+    list: ListState,
+    /// The selected run, an index into the table's runs.
+    column: usize,
+    baseline: Option<RunKey>,
+    is_expanded: bool,
+    search: Option<Field>,
+    needle: String,
 }
 
-impl Page for Compare {
-    fn update(&mut self, input: Input<'_>, _shared: &mut Shared) -> Vec<Effect> {
-        if let Input::Command(action::Command::Compare(Command::Top)) = input {
-            self.scroll = 0;
+impl Compare {
+    fn kept(&self) -> Kept {
+        self.kept.unwrap_or_default()
+    }
+
+    fn keep(&mut self, kept: Kept, shared: &mut Shared) -> Vec<Effect> {
+        shared.kept.set(KEPT, &kept);
+        self.kept = Some(kept);
+        self.rebuild(shared);
+        vec![Effect::SaveState]
+    }
+
+    /// Makes the table anew from what is open; the selected row stays selected by its name.
+    fn rebuild(&mut self, shared: &Shared) {
+        let selected = self.selected_row().map(Row::identity);
+        self.table = table::build(shared, &self.configs, self.kept());
+        if let Some(identity) = selected
+            && let Some(at) = self
+                .table
+                .rows
+                .iter()
+                .position(|row| row.identity() == identity)
+        {
+            self.list.select(at);
+        }
+        self.column = self.column.min(self.table.runs.len().saturating_sub(1));
+        self.rest_on_a_row(1);
+    }
+
+    /// Headings are no rows to rest on.
+    fn rest_on_a_row(&mut self, by: isize) {
+        let rows = &self.table.rows;
+        let is_rest = |at: usize| !matches!(rows.get(at), Some(Row::Heading(_)));
+        let at = self.list.selected(rows.len());
+        if rows.is_empty() || is_rest(at) {
+            return;
+        }
+        let found = if by >= 0 {
+            (at..rows.len()).find(|at| is_rest(*at))
+        } else {
+            (0..at).rev().find(|at| is_rest(*at))
+        };
+        // At an end with nothing but a heading: the other way.
+        let found = found
+            .or_else(|| (at..rows.len()).find(|at| is_rest(*at)))
+            .or_else(|| (0..at).rev().find(|at| is_rest(*at)));
+        if let Some(found) = found {
+            self.list.select(found);
+        }
+    }
+
+    fn selected_row(&self) -> Option<&Row> {
+        self.table
+            .rows
+            .get(self.list.selected(self.table.rows.len()))
+    }
+
+    /// The metric whose curves are drawn: the selected one, else the first above or below it.
+    fn metric(&self) -> Option<&str> {
+        let at = self.list.selected(self.table.rows.len());
+        let of = |row: &'_ Row| matches!(row, Row::Metric { .. });
+        let rows = &self.table.rows;
+        let found = rows
+            .get(at)
+            .filter(|row| of(row))
+            .or_else(|| rows.iter().find(|row| of(row)))?;
+        match found {
+            Row::Metric { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Asks for the experiments that were not read.
+    fn wants(&mut self, shared: &Shared) -> Vec<Effect> {
+        if shared.front != PageId::Compare {
+            return Vec::new();
+        }
+        let wanted: Vec<RunKey> = shared
+            .shown_runs()
+            .into_iter()
+            .map(|(_, run)| run.key.clone())
+            .filter(|key| !self.configs.contains_key(key) && !self.awaited.contains(key))
+            .collect();
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        self.awaited.extend(wanted.iter().cloned());
+        vec![Effect::job("read experiments", move || {
+            let found = wanted
+                .into_iter()
+                .map(|key| {
+                    let config = config::read(&key);
+                    (key, config)
+                })
+                .collect();
+            action::Message::Page(PageMessage::Compare(Message::Configs(found)))
+        })]
+    }
+
+    fn go(&mut self, by: Move) {
+        let rows = self.table.rows.len();
+        let before = self.list.selected(rows);
+        self.list.go(by, rows, self.table.visible_rows);
+        let after = self.list.selected(rows);
+        self.rest_on_a_row(after as isize - before as isize);
+    }
+
+    fn find(&mut self, by: isize, from_here: bool) -> bool {
+        if self.needle.is_empty() {
+            return false;
+        }
+        let rows = self.table.rows.len() as isize;
+        let needle = self.needle.to_lowercase();
+        let at = self.list.selected(self.table.rows.len()) as isize;
+        let first = isize::from(!from_here);
+        let found = (first..first + rows)
+            .map(|distance| (at + by * distance).rem_euclid(rows.max(1)) as usize)
+            .find(|at| {
+                self.table.rows[*at]
+                    .name()
+                    .is_some_and(|name| name.to_lowercase().contains(&needle))
+            });
+        if let Some(found) = found {
+            self.list.select(found);
+        }
+        found.is_some()
+    }
+
+    fn command(&mut self, command: Command, shared: &mut Shared) -> Vec<Effect> {
+        let kept = self.kept();
+        let runs = self.table.runs.len();
+        match command {
+            Command::Go(by) => self.go(by),
+            Command::Left => self.column = self.column.saturating_sub(1),
+            Command::Right => self.column = (self.column + 1).min(runs.saturating_sub(1)),
+            Command::AllKeys => {
+                let has_all_keys = !kept.has_all_keys;
+                return self.keep(
+                    Kept {
+                        has_all_keys,
+                        ..kept
+                    },
+                    shared,
+                );
+            }
+            Command::Statistic => {
+                let statistic = match kept.statistic {
+                    Statistic::All => Statistic::Last,
+                    Statistic::Last => Statistic::Best,
+                    Statistic::Best => Statistic::Mean,
+                    Statistic::Mean => Statistic::All,
+                };
+                return self.keep(Kept { statistic, ..kept }, shared);
+            }
+            Command::MoreOfLast | Command::FewerOfLast => {
+                let next = if command == Command::MoreOfLast {
+                    LAST_COUNTS
+                        .into_iter()
+                        .find(|count| *count > kept.last_count)
+                } else {
+                    LAST_COUNTS
+                        .into_iter()
+                        .rev()
+                        .find(|count| *count < kept.last_count)
+                };
+                let last_count = next.unwrap_or(kept.last_count);
+                shared.say(Notice::good(format!(
+                    "mean of the last {last_count} values"
+                )));
+                return self.keep(Kept { last_count, ..kept }, shared);
+            }
+            Command::Baseline => {
+                let Some(run) = self.table.runs.get(self.column) else {
+                    shared.say(Notice::caution("there is no run to compare with"));
+                    return Vec::new();
+                };
+                let is_set = self.baseline.as_ref() == Some(&run.key);
+                self.baseline = (!is_set).then(|| run.key.clone());
+                let against = match (is_set, kept.against) {
+                    (true, _) => Against::Value,
+                    (false, Against::Value) => Against::Difference,
+                    (false, against) => against,
+                };
+                return self.keep(Kept { against, ..kept }, shared);
+            }
+            Command::Difference => {
+                let against = match kept.against {
+                    Against::Value => Against::Difference,
+                    Against::Difference => Against::Percent,
+                    Against::Percent => Against::Value,
+                };
+                return self.keep(Kept { against, ..kept }, shared);
+            }
+            Command::Axis => {
+                let axis = (kept.axis + 1) % XAxis::ALL.len();
+                return self.keep(Kept { axis, ..kept }, shared);
+            }
+            Command::Expand => self.is_expanded = !self.is_expanded,
+            Command::Search => self.search = Some(Field::default()),
+            Command::NextMatch | Command::PreviousMatch => {
+                let by = if command == Command::NextMatch { 1 } else { -1 };
+                if !self.find(by, false) {
+                    shared.say(Notice::caution("nothing found; / searches"));
+                }
+            }
+            Command::NextSection => {
+                let rows = &self.table.rows;
+                let is_metric = matches!(self.selected_row(), Some(Row::Metric { .. }));
+                let target = rows.iter().position(|row| match row {
+                    Row::Metric { .. } => !is_metric,
+                    Row::Fact { .. } | Row::Key { .. } => is_metric,
+                    Row::Heading(_) => false,
+                });
+                if let Some(target) = target {
+                    self.list.select(target);
+                }
+            }
         }
         Vec::new()
     }
 
+    fn key(&mut self, key: KeyEvent, shared: &mut Shared) {
+        let Some(mut field) = self.search.take() else {
+            return;
+        };
+        match field.key(key) {
+            Outcome::Cancelled => self.needle.clear(),
+            Outcome::Accepted => {
+                if !self.needle.is_empty() && !self.find(1, true) {
+                    shared.say(Notice::caution(format!(
+                        "nothing is called `{}`",
+                        self.needle
+                    )));
+                }
+            }
+            outcome => {
+                if outcome == Outcome::Changed {
+                    field.text().clone_into(&mut self.needle);
+                    self.find(1, true);
+                }
+                self.search = Some(field);
+            }
+        }
+    }
+
+    fn mouse(&mut self, event: MouseEvent, area: Rect, shared: &Shared) {
+        match event.kind {
+            MouseEventKind::ScrollDown => self.go(Move::Down),
+            MouseEventKind::ScrollUp => self.go(Move::Up),
+            MouseEventKind::Down(MouseButton::Left) => {
+                let (row, column) = draw::place_at(self, shared, area, event);
+                if let Some(row) = row {
+                    self.list.select(row);
+                    self.rest_on_a_row(1);
+                }
+                if let Some(column) = column {
+                    self.column = column;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The baseline among the runs that are shown: the chosen one, else the first.
+    fn baseline_index(&self) -> usize {
+        self.baseline
+            .as_ref()
+            .and_then(|key| self.table.runs.iter().position(|run| run.key == *key))
+            .unwrap_or(0)
+    }
+}
+
+impl Page for Compare {
+    fn update(&mut self, input: Input<'_>, shared: &mut Shared) -> Vec<Effect> {
+        if self.kept.is_none() {
+            self.kept = Some(shared.kept.get(KEPT).unwrap_or_default());
+        }
+        match input {
+            Input::Command(action::Command::Compare(command)) => self.command(command, shared),
+            Input::Key(key) => {
+                self.key(key, shared);
+                Vec::new()
+            }
+            Input::Paste(pasted) => {
+                if let Some(field) = &mut self.search {
+                    field.paste(pasted);
+                    field.text().clone_into(&mut self.needle);
+                    self.find(1, true);
+                }
+                Vec::new()
+            }
+            Input::Mouse(event, area) => {
+                self.table.visible_rows = usize::from(area.height);
+                self.mouse(event, area, shared);
+                Vec::new()
+            }
+            Input::Message(PageMessage::Compare(Message::Configs(found))) => {
+                for (key, config) in std::mem::take(found) {
+                    self.awaited.retain(|awaited| *awaited != key);
+                    self.configs.insert(key, config);
+                }
+                self.rebuild(shared);
+                Vec::new()
+            }
+            Input::Shown => {
+                // An experiment that could not be read may be there by now.
+                self.configs.retain(|_, config| config.is_ok());
+                self.rebuild(shared);
+                self.wants(shared)
+            }
+            // A page that is not in front is made anew when it comes there.
+            Input::DataChanged if shared.front == PageId::Compare => {
+                self.rebuild(shared);
+                self.wants(shared)
+            }
+            Input::Command(_) | Input::Message(_) | Input::DataChanged => Vec::new(),
+        }
+    }
+
     fn draw(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
-        empty::draw(shared, frame, area, "This page is being built", "");
+        draw::draw(self, shared, frame, area);
+    }
+
+    fn is_typing(&self) -> bool {
+        self.search.is_some()
+    }
+
+    fn back(&mut self, shared: &mut Shared) -> bool {
+        if self.is_expanded {
+            self.is_expanded = false;
+            return true;
+        }
+        if !self.needle.is_empty() {
+            self.needle.clear();
+            return true;
+        }
+        if self.baseline.take().is_some() {
+            let kept = Kept {
+                against: Against::Value,
+                ..self.kept()
+            };
+            self.kept = Some(kept);
+            shared.kept.set(KEPT, &kept);
+            return true;
+        }
+        false
+    }
+
+    fn copied(&self, _shared: &Shared) -> Option<(String, String)> {
+        if self.table.runs.is_empty() {
+            return None;
+        }
+        let text = self.table.tab_separated();
+        Some((text, format!("the table of {} runs", self.table.runs.len())))
+    }
+
+    fn curves(&self, shared: &Shared) -> Vec<Panel> {
+        let Some(metric) = self.metric() else {
+            return Vec::new();
+        };
+        let names: Vec<(usize, String, &runlog::RunState)> = shared
+            .shown_runs()
+            .into_iter()
+            .map(|(color, run)| (color, table::label(run), &run.state))
+            .collect();
+        let shown: Vec<Shown<'_>> = names
+            .iter()
+            .map(|(color, name, state)| Shown {
+                name,
+                color: *color,
+                state,
+            })
+            .collect();
+        let view = View {
+            axis: self.kept().axis(),
+            ..View::default()
+        };
+        panel(&shown, metric, &view).into_iter().collect()
+    }
+
+    fn status(&self, _shared: &Shared) -> String {
+        match self.table.runs.len() {
+            0 => String::new(),
+            count => format!("{count} runs"),
+        }
     }
 }

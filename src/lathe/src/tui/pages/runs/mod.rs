@@ -1,44 +1,727 @@
 //! Every run that was found: state, progress, metrics, notes; filter, sort, mark, delete.
+//!
+//! ```text
+//!  Shared::runs ─► filter (runlog::filter) ─► sort ─► `order`: once per change of the data, not per frame
+//!  order ─► the rows on screen ─► cells          details: whole logs, read in jobs for what is on screen
+//! ```
+//! The selection is a run, not a row: it stays with its run when the list changes.
 
+mod changes;
+mod columns;
+mod details;
+mod draw;
+mod facts;
+mod overlay;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crossterm::event::{KeyEvent, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use runlog::filter::{Filter, FilterError, RunFacts};
+use runlog::notes::Notes;
+use runlog::state::Liveness;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use super::{Input, Page, PageId};
-use crate::tui::action::{self, Effect};
+use crate::tui::action::{self, Effect, PageMessage};
 use crate::tui::bindings::{Binding, Context, bind};
-use crate::tui::shared::Shared;
-use crate::tui::widgets::empty;
+use crate::tui::shared::{Notice, Problem, RunEntry, RunKey, Shared, Wish};
+use crate::tui::widgets::field::{Field, Outcome};
+use crate::tui::widgets::list::{ListState, Move};
+use crate::tui::widgets::text;
+use changes::Edited;
+use columns::Column;
+use details::{Detail, Details};
+use facts::Facts;
+use overlay::{MetricPicker, SortMenu};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    Top,
+    Go(Move),
+    Open,
+    Mark,
+    MarkShown,
+    UnmarkAll,
+    Filter,
+    ClearFilter,
+    Sort,
+    ReverseSort,
+    Metrics,
+    EditNote,
+    EditTags,
+    Again,
+    Delete,
+    /// The other key's answer to `Delete`.
+    DeleteConfirmed,
+    Refresh,
+    Preview,
 }
 
 /// Answers to this page's jobs.
 #[derive(Debug)]
-pub enum Message {}
+pub enum Message {
+    Details {
+        id: u64,
+        found: Vec<(RunKey, Detail)>,
+    },
+    Configs(Vec<(RunKey, Arc<Json>)>),
+    Edited {
+        key: RunKey,
+        result: Result<Notes, String>,
+    },
+    Deleted {
+        gone: Vec<RunKey>,
+        failures: Vec<String>,
+    },
+}
 
 const HERE: Context = Context::Page(PageId::Runs);
 
+const fn row(
+    id: &'static str,
+    keys: &'static [&'static str],
+    command: Command,
+    help: &'static str,
+    hint: &'static str,
+) -> Binding {
+    bind(id, keys, HERE, action::Command::Runs(command), help, hint)
+}
+
 #[rustfmt::skip]
 pub const BINDINGS: &[Binding] = &[
-    bind("runs.top", &["g g", "home"], HERE, action::Command::Runs(Command::Top), "first line", ""),
+    row("runs.open", &["enter"], Command::Open, "show this run on page Live", "open"),
+    row("runs.filter", &["/"], Command::Filter, "filter: words, state:running, kl>0.02, tag:x, cfg.actor.optim.lr<1e-5", "filter"),
+    row("runs.mark", &["space"], Command::Mark, "mark this run: drawn with the current one, compared, deleted together", "mark"),
+    row("runs.sort", &["o"], Command::Sort, "sort by a column", "sort"),
+    row("runs.again", &["a"], Command::Again, "launch this run's experiment again, with changes", "again"),
+    row("runs.note", &["c"], Command::EditNote, "write this run's note", "note"),
+    row("runs.tags", &["t"], Command::EditTags, "give this run tags", "tags"),
+    row("runs.delete", &["d"], Command::Delete, "delete the marked runs, else this one; asks first", "delete"),
+    row("runs.reverse", &["O"], Command::ReverseSort, "turn the order round", ""),
+    row("runs.metrics", &["m"], Command::Metrics, "choose the metrics that have columns", ""),
+    row("runs.preview", &["e"], Command::Preview, "the summary of this run: on the whole page, or back", ""),
+    row("runs.refresh", &["R", "f5"], Command::Refresh, "read the list again, now", ""),
+    row("runs.mark_shown", &["M"], Command::MarkShown, "mark every run that is shown", ""),
+    row("runs.unmark", &["u"], Command::UnmarkAll, "unmark all runs", ""),
+    row("runs.clear_filter", &["x"], Command::ClearFilter, "clear the filter", ""),
+    row("runs.down", &["j", "down"], Command::Go(Move::Down), "down", ""),
+    row("runs.up", &["k", "up"], Command::Go(Move::Up), "up", ""),
+    row("runs.half_down", &["ctrl-d"], Command::Go(Move::HalfPageDown), "half a page down", ""),
+    row("runs.half_up", &["ctrl-u"], Command::Go(Move::HalfPageUp), "half a page up", ""),
+    row("runs.page_down", &["pgdn"], Command::Go(Move::PageDown), "a page down", ""),
+    row("runs.page_up", &["pgup"], Command::Go(Move::PageUp), "a page up", ""),
+    row("runs.first", &["g g", "home"], Command::Go(Move::First), "first run", ""),
+    row("runs.last", &["G", "end"], Command::Go(Move::Last), "last run", ""),
 ];
+
+/// What the keys go to.
+#[derive(Debug, Default)]
+enum Mode {
+    #[default]
+    Browse,
+    Filter(Field),
+    Edit {
+        key: RunKey,
+        what: Edited,
+        field: Field,
+        complaint: Option<String>,
+    },
+    Sort(SortMenu),
+    Metrics(MetricPicker),
+}
+
+/// What is remembered per project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    metrics: Vec<String>,
+    sort: Column,
+    is_descending: bool,
+}
+
+/// Its name in [`crate::tui::settings::PageState`].
+const KEPT: &str = "runs";
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            metrics: columns::DEFAULT_METRICS.map(str::to_owned).to_vec(),
+            // Newest on top.
+            sort: Column::Age,
+            is_descending: false,
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 pub struct Runs {
-    scroll: usize,
+    kept: Option<Kept>,
+    mode: Mode,
+    filter_text: String,
+    filter: Option<Filter>,
+    /// What was typed is no filter; the terms before its fault are in force.
+    error: Option<FilterError>,
+    /// The filter asks for what no run has.
+    complaints: Vec<FilterError>,
+    /// Rows of the table: indices into the list of runs.
+    order: Vec<usize>,
+    /// Columns of the longest full name, and of the longest short one.
+    longest_names: (usize, usize),
+    list: ListState,
+    selected: Option<RunKey>,
+    details: Details,
+    is_preview_expanded: bool,
+    /// Asked about, not yet confirmed.
+    to_delete: Vec<RunKey>,
+    /// The list that `order` was made from.
+    version: Option<u64>,
 }
 
-impl Page for Runs {
-    fn update(&mut self, input: Input<'_>, _shared: &mut Shared) -> Vec<Effect> {
-        if let Input::Command(action::Command::Runs(Command::Top)) = input {
-            self.scroll = 0;
+impl Runs {
+    fn kept(&self) -> Kept {
+        self.kept.clone().unwrap_or_default()
+    }
+
+    /// Rows that the list has: runs, then the directories that cannot be read.
+    fn row_count(&self, shared: &Shared) -> usize {
+        let unreadable = if self.filter_text.trim().is_empty() {
+            shared.runs.unreadable.len()
+        } else {
+            0
+        };
+        self.order.len() + unreadable
+    }
+
+    fn selected_entry<'a>(&self, shared: &'a Shared) -> Option<&'a RunEntry> {
+        let row = self.list.selected(self.row_count(shared));
+        shared.runs.entries.get(*self.order.get(row)?)
+    }
+
+    fn row_entry<'a>(&self, row: usize, shared: &'a Shared) -> Option<&'a RunEntry> {
+        shared.runs.entries.get(*self.order.get(row)?)
+    }
+
+    /// Filters and sorts again; the selection stays with its run.
+    fn rebuild(&mut self, shared: &Shared) {
+        let kept = self.kept();
+        let facts = |entry| Facts {
+            entry,
+            detail: self.details.get(&entry.key),
+            config: self.details.config(&entry.key),
+            now: shared.now,
+        };
+        let entries = &shared.runs.entries;
+        let mut keyed: Vec<(usize, columns::SortKey)> = entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| {
+                self.filter
+                    .as_ref()
+                    .is_none_or(|filter| filter.matches(&facts(entry)))
+            })
+            .map(|(index, entry)| {
+                let key = columns::sort_key(&kept.sort, entry, &self.details, shared.now);
+                (index, key)
+            })
+            .collect();
+        // Stable: equal runs stay newest first.
+        keyed.sort_by(|(_, a), (_, b)| columns::compare(a, b, kept.is_descending));
+        self.complaints = match &self.filter {
+            Some(filter) => {
+                let facts: Vec<Facts<'_>> = entries.iter().map(facts).collect();
+                filter.check(facts.iter().map(|facts| facts as &dyn RunFacts))
+            }
+            None => Vec::new(),
+        };
+        self.order = keyed.into_iter().map(|(index, _)| index).collect();
+        self.longest_names = self.order.iter().fold((0, 0), |(full, short), index| {
+            let entry = &entries[*index];
+            (
+                full.max(text::width(&entry.info.name)),
+                short.max(text::width(&columns::short_name(entry))),
+            )
+        });
+        if let Some(key) = &self.selected
+            && let Some(row) = self
+                .order
+                .iter()
+                .position(|index| entries[*index].key == *key)
+        {
+            self.list.select(row);
+        }
+        self.version = Some(shared.runs.version);
+        self.remember_selected(shared);
+    }
+
+    fn remember_selected(&mut self, shared: &Shared) {
+        self.selected = self
+            .selected_entry(shared)
+            .map(|entry| entry.key.clone())
+            .or(self.selected.take().filter(|_| !shared.runs.is_read));
+    }
+
+    fn set_filter(&mut self, expression: &str, shared: &Shared) -> Vec<Effect> {
+        expression.clone_into(&mut self.filter_text);
+        match Filter::parse(expression) {
+            Ok(filter) => {
+                self.filter = (!filter.is_empty()).then_some(filter);
+                self.error = None;
+            }
+            // While it is being typed it is wrong most of the time: the terms before the wrong one are in force.
+            Err(error) => {
+                let before = expression.get(..error.at.start).unwrap_or_default();
+                let whole = before
+                    .rfind(char::is_whitespace)
+                    .map_or("", |end| &before[..end]);
+                self.filter = Filter::parse(whole)
+                    .ok()
+                    .filter(|filter| !filter.is_empty());
+                self.error = Some(error);
+            }
+        }
+        self.rebuild(shared);
+        self.wants(shared)
+    }
+
+    /// What the screen lacks: the logs of the runs on it, or of all when the order or the filter asks for that.
+    fn wants(&mut self, shared: &Shared) -> Vec<Effect> {
+        if shared.front != PageId::Runs {
+            return Vec::new();
+        }
+        let mut effects = Vec::new();
+        if self.filter_text.contains("cfg.") || self.filter_text.contains("config.") {
+            effects.extend(self.details.request_configs(&shared.runs.entries));
+        }
+        let visible = draw::visible_rows(shared);
+        let window = self.list.window(self.row_count(shared), visible);
+        let on_screen: Vec<&RunEntry> = self
+            .order
+            .get(window.start.min(self.order.len())..window.end.min(self.order.len()))
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|index| shared.runs.entries.get(*index))
+            .collect();
+        let is_about_metrics = matches!(self.kept().sort, Column::Last(_) | Column::Best(_))
+            || self.filter_text.contains(['<', '>', '=', '(']);
+        let others = if is_about_metrics {
+            shared.runs.entries.as_slice()
+        } else {
+            &[]
+        };
+        let first = self.selected_entry(shared);
+        let wanted = first.into_iter().chain(on_screen).chain(others);
+        effects.extend(self.details.request(wanted, shared));
+        effects
+    }
+
+    fn go(&mut self, by: Move, shared: &Shared) -> Vec<Effect> {
+        let rows = self.row_count(shared);
+        self.list.go(by, rows, draw::visible_rows(shared));
+        self.remember_selected(shared);
+        self.wants(shared)
+    }
+
+    fn command(&mut self, command: Command, shared: &mut Shared) -> Vec<Effect> {
+        match command {
+            Command::Go(by) => return self.go(by, shared),
+            Command::Open => match self.selected_entry(shared) {
+                Some(entry) => shared.wish = Some(Wish::Watch(entry.key.clone())),
+                None => self.say_nothing_selected(shared),
+            },
+            Command::Mark => return self.mark(shared),
+            Command::MarkShown => {
+                for index in &self.order {
+                    let key = &shared.runs.entries[*index].key;
+                    if !shared.marked.contains(key) {
+                        shared.marked.push(key.clone());
+                    }
+                }
+                shared.wish = Some(Wish::MarkedChanged);
+            }
+            Command::UnmarkAll => {
+                shared.marked.clear();
+                shared.wish = Some(Wish::MarkedChanged);
+            }
+            Command::Filter => self.mode = Mode::Filter(Field::new(self.filter_text.as_str())),
+            Command::ClearFilter => return self.set_filter("", shared),
+            Command::Sort => self.mode = Mode::Sort(SortMenu::new(&self.kept())),
+            Command::ReverseSort => {
+                let mut kept = self.kept();
+                kept.is_descending = !kept.is_descending;
+                return self.keep(kept, shared);
+            }
+            Command::Metrics => {
+                self.mode = Mode::Metrics(MetricPicker::new(&self.kept().metrics, shared));
+            }
+            Command::EditNote => self.edit(Edited::Note, shared),
+            Command::EditTags => self.edit(Edited::Tags, shared),
+            Command::Again => match self.selected_entry(shared) {
+                Some(entry) => shared.wish = Some(Wish::Again(entry.key.clone())),
+                None => self.say_nothing_selected(shared),
+            },
+            Command::Delete => self.ask_to_delete(shared),
+            Command::DeleteConfirmed => {
+                let keys = std::mem::take(&mut self.to_delete);
+                if !keys.is_empty() && !shared.refuse_when_read_only("deleting runs") {
+                    return vec![changes::delete(keys)];
+                }
+            }
+            Command::Refresh => {
+                shared.say(Notice::good("reading the list again"));
+                return vec![Effect::RefreshRuns];
+            }
+            Command::Preview => self.is_preview_expanded = !self.is_preview_expanded,
         }
         Vec::new()
     }
 
+    fn say_nothing_selected(&self, shared: &mut Shared) {
+        let row = self.list.selected(self.row_count(shared));
+        let notice = match row
+            .checked_sub(self.order.len())
+            .and_then(|at| shared.runs.unreadable.get(at))
+        {
+            Some(reason) => Notice::bad(reason.clone()),
+            None => Notice::caution("there is no run here"),
+        };
+        shared.say(notice);
+    }
+
+    fn mark(&mut self, shared: &mut Shared) -> Vec<Effect> {
+        let Some(key) = self.selected_entry(shared).map(|entry| entry.key.clone()) else {
+            self.say_nothing_selected(shared);
+            return Vec::new();
+        };
+        if shared.marked.contains(&key) {
+            shared.marked.retain(|marked| *marked != key);
+        } else {
+            shared.marked.push(key);
+        }
+        shared.wish = Some(Wish::MarkedChanged);
+        self.go(Move::Down, shared)
+    }
+
+    fn keep(&mut self, kept: Kept, shared: &mut Shared) -> Vec<Effect> {
+        shared.kept.set(KEPT, &kept);
+        self.kept = Some(kept);
+        self.rebuild(shared);
+        let mut effects = vec![Effect::SaveState];
+        effects.extend(self.wants(shared));
+        effects
+    }
+
+    fn edit(&mut self, what: Edited, shared: &mut Shared) {
+        if shared.refuse_when_read_only("writing notes") {
+            return;
+        }
+        match self.selected_entry(shared) {
+            Some(entry) => {
+                self.mode = Mode::Edit {
+                    key: entry.key.clone(),
+                    what,
+                    field: Field::new(what.text(&entry.notes)),
+                    complaint: None,
+                }
+            }
+            None => self.say_nothing_selected(shared),
+        }
+    }
+
+    fn ask_to_delete(&mut self, shared: &mut Shared) {
+        if shared.refuse_when_read_only("deleting runs") {
+            return;
+        }
+        let keys: Vec<RunKey> = if shared.marked.is_empty() {
+            self.selected
+                .iter()
+                .filter(|_| self.selected_entry(shared).is_some())
+                .cloned()
+                .collect()
+        } else {
+            shared.marked.clone()
+        };
+        if keys.is_empty() {
+            self.say_nothing_selected(shared);
+            return;
+        }
+        let is_running = |key: &&RunKey| {
+            shared
+                .runs
+                .find(key)
+                .and_then(|entry| entry.glance.as_ref())
+                .is_some_and(|glance| glance.liveness == Liveness::Running)
+        };
+        let running: Vec<String> = keys.iter().filter(is_running).map(RunKey::name).collect();
+        if !running.is_empty() {
+            shared.wish = Some(Wish::Problem(Problem::new(
+                "A running run is not deleted",
+                running.join("\n"),
+                "stop it first (page 6), or unmark it",
+            )));
+            return;
+        }
+        shared.wish = Some(Wish::Confirm(changes::question(&keys)));
+        self.to_delete = keys;
+    }
+
+    fn key(&mut self, key: KeyEvent, shared: &mut Shared) -> Vec<Effect> {
+        match std::mem::take(&mut self.mode) {
+            Mode::Browse => Vec::new(),
+            Mode::Filter(mut field) => match field.key(key) {
+                Outcome::Accepted => Vec::new(),
+                Outcome::Cancelled => self.set_filter("", shared),
+                outcome => {
+                    let expression = field.text().to_owned();
+                    self.mode = Mode::Filter(field);
+                    match (outcome, overlay::list_move(key)) {
+                        (Outcome::Changed, _) => self.set_filter(&expression, shared),
+                        (Outcome::Unused, Some(by)) => self.go(by, shared),
+                        _ => Vec::new(),
+                    }
+                }
+            },
+            Mode::Edit {
+                key: run,
+                what,
+                mut field,
+                ..
+            } => match field.key(key) {
+                Outcome::Cancelled => Vec::new(),
+                Outcome::Accepted => match what.check(field.text()) {
+                    Ok(()) => vec![changes::edit(run, what, field.text().to_owned())],
+                    Err(complaint) => {
+                        self.mode = Mode::Edit {
+                            key: run,
+                            what,
+                            field,
+                            complaint: Some(complaint),
+                        };
+                        Vec::new()
+                    }
+                },
+                _ => {
+                    self.mode = Mode::Edit {
+                        key: run,
+                        what,
+                        field,
+                        complaint: None,
+                    };
+                    Vec::new()
+                }
+            },
+            Mode::Sort(mut menu) => match menu.key(key, &self.kept()) {
+                overlay::Picked::Stay => {
+                    self.mode = Mode::Sort(menu);
+                    Vec::new()
+                }
+                overlay::Picked::Close => Vec::new(),
+                overlay::Picked::Take(kept) => self.keep(kept, shared),
+            },
+            Mode::Metrics(mut picker) => match picker.key(key, &self.kept()) {
+                overlay::Picked::Stay => {
+                    self.mode = Mode::Metrics(picker);
+                    Vec::new()
+                }
+                overlay::Picked::Close => Vec::new(),
+                overlay::Picked::Take(kept) => {
+                    self.mode = Mode::Metrics(picker);
+                    self.keep(kept, shared)
+                }
+            },
+        }
+    }
+
+    fn paste(&mut self, pasted: &str, shared: &Shared) -> Vec<Effect> {
+        match &mut self.mode {
+            Mode::Filter(field) => {
+                field.paste(pasted);
+                let expression = field.text().to_owned();
+                return self.set_filter(&expression, shared);
+            }
+            Mode::Edit { field, .. } => field.paste(pasted),
+            Mode::Metrics(picker) => picker.paste(pasted),
+            Mode::Browse | Mode::Sort(_) => {}
+        }
+        Vec::new()
+    }
+
+    fn mouse(&mut self, event: MouseEvent, area: Rect, shared: &mut Shared) -> Vec<Effect> {
+        if !matches!(self.mode, Mode::Browse | Mode::Filter(_)) {
+            return Vec::new();
+        }
+        match event.kind {
+            MouseEventKind::ScrollDown => self.go(Move::Down, shared),
+            MouseEventKind::ScrollUp => self.go(Move::Up, shared),
+            MouseEventKind::Down(MouseButton::Left) => {
+                match self.place_at(event.column, event.row, area, shared) {
+                    Some(draw::Place::Heading(column)) => {
+                        let kept = self.kept();
+                        let is_same = kept.sort == column;
+                        let next = Kept {
+                            is_descending: if is_same {
+                                !kept.is_descending
+                            } else {
+                                column.starts_descending()
+                            },
+                            sort: column,
+                            ..kept
+                        };
+                        self.keep(next, shared)
+                    }
+                    Some(draw::Place::Row(row)) => {
+                        let was_selected = self.list.selected(self.row_count(shared)) == row;
+                        self.list.select(row);
+                        self.remember_selected(shared);
+                        if was_selected {
+                            return self.command(Command::Open, shared);
+                        }
+                        self.wants(shared)
+                    }
+                    None => Vec::new(),
+                }
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn message(&mut self, message: &mut Message, shared: &mut Shared) -> Vec<Effect> {
+        match message {
+            Message::Details { id, found } => {
+                if !self.details.take(*id, std::mem::take(found)) {
+                    return Vec::new();
+                }
+                self.rebuild(shared);
+                self.wants(shared)
+            }
+            Message::Configs(found) => {
+                self.details.take_configs(std::mem::take(found));
+                self.rebuild(shared);
+                Vec::new()
+            }
+            Message::Edited { key, result } => {
+                match result {
+                    Ok(notes) => {
+                        let entries = &mut shared.runs.entries;
+                        if let Some(entry) = entries.iter_mut().find(|entry| entry.key == *key) {
+                            entry.notes = notes.clone();
+                        }
+                        self.rebuild(shared);
+                        shared.say(Notice::good(format!("saved in {}/notes.json", key.name())));
+                    }
+                    Err(reason) => {
+                        shared.wish = Some(Wish::Problem(Problem::new(
+                            "It was not saved",
+                            reason.clone(),
+                            "",
+                        )));
+                    }
+                }
+                vec![Effect::RefreshRuns]
+            }
+            Message::Deleted { gone, failures } => {
+                shared.marked.retain(|key| !gone.contains(key));
+                if shared
+                    .current
+                    .as_ref()
+                    .is_some_and(|key| gone.contains(key))
+                {
+                    shared.current = None;
+                }
+                shared
+                    .runs
+                    .entries
+                    .retain(|entry| !gone.contains(&entry.key));
+                self.rebuild(shared);
+                if failures.is_empty() {
+                    let many = gone.len();
+                    let runs = if many == 1 { "run" } else { "runs" };
+                    shared.say(Notice::good(format!("deleted {many} {runs}")));
+                    shared.wish = Some(Wish::MarkedChanged);
+                } else {
+                    shared.wish = Some(Wish::Problem(Problem::new(
+                        "Not all were deleted",
+                        failures.join("\n"),
+                        "",
+                    )));
+                }
+                vec![Effect::RefreshRuns]
+            }
+        }
+    }
+}
+
+impl Page for Runs {
+    fn update(&mut self, input: Input<'_>, shared: &mut Shared) -> Vec<Effect> {
+        if self.kept.is_none() {
+            self.kept = Some(shared.kept.get(KEPT).unwrap_or_default());
+        }
+        match input {
+            Input::Command(action::Command::Runs(command)) => self.command(command, shared),
+            Input::Key(key) => self.key(key, shared),
+            Input::Paste(pasted) => self.paste(pasted, shared),
+            Input::Mouse(event, area) => self.mouse(event, area, shared),
+            Input::Shown => self.wants(shared),
+            Input::Message(PageMessage::Runs(message)) => self.message(message, shared),
+            Input::Command(_) | Input::Message(_) => Vec::new(),
+            Input::DataChanged => {
+                if self.version == Some(shared.runs.version) {
+                    return Vec::new();
+                }
+                self.details.keep_only(&shared.runs.entries);
+                self.rebuild(shared);
+                self.wants(shared)
+            }
+        }
+    }
+
     fn draw(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
-        empty::draw(shared, frame, area, "This page is being built", "");
+        draw::draw(self, shared, frame, area);
+    }
+
+    fn is_typing(&self) -> bool {
+        !matches!(self.mode, Mode::Browse)
+    }
+
+    fn back(&mut self, shared: &mut Shared) -> bool {
+        if self.is_preview_expanded {
+            self.is_preview_expanded = false;
+            return true;
+        }
+        if !self.filter_text.is_empty() {
+            self.set_filter("", shared);
+            return true;
+        }
+        if !shared.marked.is_empty() {
+            shared.marked.clear();
+            shared.wish = Some(Wish::MarkedChanged);
+            return true;
+        }
+        false
+    }
+
+    fn copied(&self, shared: &Shared) -> Option<(String, String)> {
+        if !shared.marked.is_empty() {
+            let names: Vec<String> = shared.marked.iter().map(ToString::to_string).collect();
+            let what = format!("the paths of {} marked runs", names.len());
+            return Some((names.join("\n"), what));
+        }
+        let entry = self.selected_entry(shared)?;
+        Some((entry.key.to_string(), "the run's path".to_owned()))
+    }
+
+    fn status(&self, shared: &Shared) -> String {
+        let all = shared.runs.entries.len();
+        let mut status = if self.order.len() == all {
+            format!("{all} run{}", if all == 1 { "" } else { "s" })
+        } else {
+            format!("{} of {all} runs", self.order.len())
+        };
+        if !shared.marked.is_empty() {
+            status = format!("{} marked, {status}", shared.marked.len());
+        }
+        status
     }
 }

@@ -1,0 +1,314 @@
+//! `--plain`: what the workbench's pages show, as lines for pipes, logs and screen readers. Columns are separated by two
+//! spaces or more, so that `awk -F '  +'` and people read the same.
+
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use runlog::alarms::{Alarms, Limits, Severity};
+use runlog::exit_code;
+use runlog::metrics::{self, Direction};
+use runlog::notes::Notes;
+use runlog::run_dir::RunDir;
+use runlog::run_list::{Entry, RunList};
+use runlog::state::{Liveness, RunState, liveness};
+
+use super::arguments::{Form, RunsPlace};
+use super::run::{self, root};
+use super::{Failure, Output, report};
+use crate::headless::{self, format, summary};
+use crate::terminal::{Role, Terminal};
+
+/// Values that a mean takes.
+const LAST_COUNT: usize = 10;
+/// Metrics of the list, as words of the filter; those that no run has are left out.
+const LISTED: [&str; 3] = ["reward", "score", "kl"];
+
+/// The list of runs with all that page Runs shows of each.
+pub fn runs(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i32, Failure> {
+    let root = root(place);
+    let mut list = RunList::new([root.clone()]);
+    list.refresh(SystemTime::now());
+    let warn = |reason: &str| {
+        eprintln!(
+            "{} {reason}",
+            terminal.paint_stderr(Role::Caution, "warning:")
+        )
+    };
+    let mut table = vec![header(&[
+        "STATE", "STEPS", "AGE", "HOST", "REWARD", "BEST", "SCORE", "BEST", "KL", "TAGS", "RUN",
+    ])];
+    let mut below: Vec<Vec<String>> = vec![Vec::new()];
+    for entry in list.entries() {
+        table.push(row(entry));
+        let mut lines = Vec::new();
+        lines.extend(entry.glance.liveness.reason().map(str::to_owned));
+        lines.extend(entry.problem.clone());
+        lines.extend(entry.notes.note.lines().map(str::to_owned));
+        below.push(lines);
+    }
+    if list.entries().is_empty() {
+        eprintln!(
+            "no runs in {} yet; start one: lathe run EXPERIMENT",
+            root.display()
+        );
+    } else {
+        for (line, below) in aligned(&table).into_iter().zip(below) {
+            out.line(&line)?;
+            for text in below {
+                out.line(&format!("    {text}"))?;
+            }
+        }
+    }
+    for unreadable in list.unreadable() {
+        warn(&format!(
+            "{}: {}",
+            unreadable.path.display(),
+            unreadable.reason
+        ));
+    }
+    Ok(exit_code::OK)
+}
+
+fn header(titles: &[&str]) -> Vec<String> {
+    titles.iter().map(|&title| title.to_owned()).collect()
+}
+
+fn row(entry: &Entry) -> Vec<String> {
+    let info = entry.run_dir.info();
+    let glance = &entry.glance;
+    // The end of the log may not hold the last evaluation, and never the best one.
+    let state = headless::read(&entry.run_dir).ok().map(|(state, _)| state);
+    let numbers = |word: &str| -> (String, String) {
+        let Some((name, series)) = state.as_ref().and_then(|state| {
+            let name = match runlog::filter::resolve(word, state.series.names()) {
+                runlog::filter::Resolved::One(name) => name,
+                runlog::filter::Resolved::Many(names) => names.first()?,
+                runlog::filter::Resolved::None => return None,
+            };
+            Some((name, state.series.get(name)?))
+        }) else {
+            return ("-".to_owned(), "-".to_owned());
+        };
+        let last = series.last().map(|point| point.value.0);
+        let bounds = series.bounds(0..series.len());
+        let best = match direction(name) {
+            Direction::Higher => bounds.map(|bounds| bounds.max),
+            Direction::Lower => bounds.map(|bounds| bounds.min),
+            Direction::Neither => None,
+        };
+        (number(last), number(best))
+    };
+    let [reward, score, kl] = LISTED.map(numbers);
+    let age = Timestamp::now()
+        .duration_since(info.started_at)
+        .unsigned_abs();
+    let tags: Vec<&str> = entry.notes.tags().iter().map(String::as_str).collect();
+    let or_dash = |text: String| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text
+        }
+    };
+    vec![
+        glance.liveness.word().to_owned(),
+        format!("{}/{}", glance.step, glance.total_steps),
+        format::age(age),
+        or_dash(info.host.clone()),
+        reward.0,
+        reward.1,
+        score.0,
+        score.1,
+        kl.0,
+        or_dash(tags.join(",")),
+        entry.run_dir.name().to_owned(),
+    ]
+}
+
+fn direction(name: &str) -> Direction {
+    metrics::lookup(name).map_or(Direction::Neither, |metric| metric.direction)
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), format::number)
+}
+
+/// Cells in columns as wide as they need, two spaces apart.
+fn aligned(table: &[Vec<String>]) -> Vec<String> {
+    let columns = table.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| {
+            table
+                .iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    table
+        .iter()
+        .map(|row| {
+            let cells: Vec<String> = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, width)| format!("{cell:width$}"))
+                .collect();
+            cells.join("  ").trim_end().to_owned()
+        })
+        .collect()
+}
+
+/// All that the pages show of one run; a running one is then followed, a line a step.
+pub fn watch(
+    run_dir: &RunDir,
+    place: &RunsPlace,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    let (state, bad_lines) = headless::read(run_dir).map_err(|error| {
+        Failure::unexpected(format!(
+            "cannot read {}: {error}",
+            run_dir.events_path().display()
+        ))
+    })?;
+    let state = &state;
+    let end = state
+        .ended
+        .as_ref()
+        .map(|ended| (ended.status, ended.reason.as_str()));
+    let liveness = liveness(run_dir, end, SystemTime::now());
+    let standing = report::standing_of(&liveness);
+    for line in summary::lines(state, run_dir.path(), &standing, bad_lines, terminal) {
+        out.line(&line)?;
+    }
+    notes(run_dir, out)?;
+    alarms(state, out, terminal)?;
+    metric_table(state, out, terminal)?;
+    if liveness == Liveness::Running {
+        out.line("")?;
+        let form = Form {
+            json: false,
+            verbose: false,
+        };
+        return run::follow(run_dir.path().as_os_str(), place, form, out, terminal);
+    }
+    Ok(exit_code::OK)
+}
+
+fn notes(run_dir: &RunDir, out: &mut Output) -> Result<(), Failure> {
+    match Notes::read(run_dir) {
+        Ok(notes) => {
+            for line in notes.note.lines() {
+                out.line(&format!("  note           {line}"))?;
+            }
+            let tags: Vec<&str> = notes.tags().iter().map(String::as_str).collect();
+            if !tags.is_empty() {
+                out.line(&format!("  tags           {}", tags.join(" ")))?;
+            }
+        }
+        Err(error) => eprintln!("warning: {error}"),
+    }
+    Ok(())
+}
+
+fn alarms(state: &RunState, out: &mut Output, terminal: Terminal) -> Result<(), Failure> {
+    let mut alarms = Alarms::new(Limits::default());
+    alarms.follow(state);
+    let is_over = state.ended.is_some();
+    out.line("")?;
+    out.line(&terminal.paint(Role::Strong, "ALARMS"))?;
+    if alarms.active().is_empty() {
+        let when = if is_over { "at the end" } else { "now" };
+        out.line(&format!("  none {when}"))?;
+    }
+    for finding in alarms.active() {
+        let (word, role) = match finding.severity {
+            Severity::Warning => ("warning", Role::Caution),
+            Severity::Critical => ("critical", Role::Bad),
+        };
+        out.line(&format!(
+            "  {}  {}  since step {}: {}",
+            terminal.paint(role, word),
+            finding.name,
+            finding.since_step,
+            finding.message
+        ))?;
+        for change in &finding.what_changed {
+            let seconds = (finding.since_ms - change.elapsed_ms).max(0.0) / 1e3;
+            let before = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default();
+            out.line(&format!(
+                "      {} before: {}",
+                format::duration(before),
+                change.what
+            ))?;
+        }
+    }
+    let past = alarms.past().len();
+    if past > 0 {
+        out.line(&format!(
+            "  {} earlier and over",
+            format::plural(past as u64, "alarm")
+        ))?;
+    }
+    Ok(())
+}
+
+fn metric_table(state: &RunState, out: &mut Output, terminal: Terminal) -> Result<(), Failure> {
+    if state.series.is_empty() {
+        return Ok(());
+    }
+    let mut names: Vec<&str> = state.series.names().collect();
+    names.sort_by_key(|name| {
+        let group = metrics::lookup(name).map(|metric| metric.group);
+        (group.is_none(), group)
+    });
+    let mean_title = format!("MEAN{LAST_COUNT}");
+    let mut table = vec![header(&[
+        "METRIC",
+        "UNIT",
+        "FIRST",
+        "LAST",
+        "BEST",
+        &mean_title,
+        "VALUES",
+        "NOT FINITE",
+    ])];
+    for name in names {
+        let Some(series) = state.series.get(name) else {
+            continue;
+        };
+        let metric = metrics::lookup(name);
+        let bounds = series.bounds(0..series.len());
+        let best = match direction(name) {
+            Direction::Higher => bounds.map(|bounds| bounds.max),
+            Direction::Lower => bounds.map(|bounds| bounds.min),
+            Direction::Neither => None,
+        };
+        let values = series.values();
+        let newest: Vec<f64> = values[values.len().saturating_sub(LAST_COUNT)..]
+            .iter()
+            .copied()
+            .filter(|value| value.is_finite())
+            .collect();
+        let mean = (!newest.is_empty()).then(|| newest.iter().sum::<f64>() / newest.len() as f64);
+        table.push(vec![
+            name.to_owned(),
+            metric.map_or("-", |metric| metric.unit).to_owned(),
+            number(series.first().map(|point| point.value.0)),
+            number(series.last().map(|point| point.value.0)),
+            number(best),
+            number(mean),
+            series.len().to_string(),
+            series.non_finite().to_string(),
+        ]);
+    }
+    out.line("")?;
+    for (index, line) in aligned(&table).into_iter().enumerate() {
+        if index == 0 {
+            out.line(&terminal.paint(Role::Strong, &line))?;
+        } else {
+            out.line(&line)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! Curves as plain data: which points, how smoothed, on which axes. Pictures and tables are made from it; it can leave the
+//! screen's thread.
+
+use std::fmt::Write as _;
+
+use runlog::metrics;
+use runlog::series::{Smoothed, XAxis};
+use runlog::state::RunState;
+
+use super::table::csv_cell;
+
+/// Metrics that a picture of a run shows when none is named: words of [`runlog::filter::ALIASES`], those that the run has.
+const USUAL: [&str; 12] = [
+    "reward",
+    "score",
+    "kl",
+    "ref_kl",
+    "entropy",
+    "loss",
+    "clip",
+    "grad_norm",
+    "length",
+    "staleness",
+    "sync",
+    "throughput",
+];
+
+/// What a page shows of its curves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct View {
+    pub axis: XAxis,
+    /// Weight of the average; 0: only the raw line.
+    pub smoothing: f64,
+    /// The part that is zoomed into; None: all.
+    pub x_range: Option<(f64, f64)>,
+    pub is_log_x: bool,
+    pub is_log_y: bool,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self {
+            axis: XAxis::Step,
+            smoothing: 0.0,
+            x_range: None,
+            is_log_x: false,
+            is_log_y: false,
+        }
+    }
+}
+
+/// A run of which curves are shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    pub name: &'a str,
+    /// Index of its colour in the theme.
+    pub color: usize,
+    pub state: &'a RunState,
+}
+
+/// One run's line in a panel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    pub name: String,
+    pub color: usize,
+    /// x and y in the order of the log; y may be NaN or infinite.
+    pub points: Vec<(f64, f64)>,
+    /// The same x with the smoothed y; empty when it is not smoothed.
+    pub smoothed: Vec<(f64, f64)>,
+}
+
+/// One metric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Panel {
+    pub metric: String,
+    pub unit: String,
+    pub axis: XAxis,
+    pub is_log_x: bool,
+    pub is_log_y: bool,
+    pub x_range: Option<(f64, f64)>,
+    pub curves: Vec<Curve>,
+}
+
+/// Panels that belong together.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sheet {
+    pub title: String,
+    pub panels: Vec<Panel>,
+}
+
+/// The metrics that are shown when none is named.
+pub fn usual(states: &[&RunState]) -> Vec<String> {
+    let mut chosen: Vec<String> = Vec::new();
+    for word in USUAL {
+        for state in states {
+            let names = match runlog::filter::resolve(word, state.series.names()) {
+                runlog::filter::Resolved::One(name) => vec![name],
+                runlog::filter::Resolved::Many(names) => names,
+                runlog::filter::Resolved::None => Vec::new(),
+            };
+            for name in names {
+                if !chosen.iter().any(|known| known == name) {
+                    chosen.push(name.to_owned());
+                }
+            }
+        }
+    }
+    if chosen.is_empty() {
+        // A run of another kind: what it has, as long as it can be seen at once.
+        for state in states {
+            chosen.extend(state.series.names().take(USUAL.len()).map(str::to_owned));
+        }
+        chosen.dedup();
+    }
+    chosen
+}
+
+/// One metric of some runs; None: none of them has it.
+pub fn panel(runs: &[Shown<'_>], metric: &str, view: &View) -> Option<Panel> {
+    let curves: Vec<Curve> = runs
+        .iter()
+        .filter_map(|run| {
+            let series = run.state.series.get(metric)?;
+            let range = match view.x_range {
+                Some((from, to)) => series.range(from, to, view.axis),
+                None => 0..series.len(),
+            };
+            let points = range
+                .clone()
+                .map(|i| (series.x(i, view.axis), series.value(i)))
+                .collect();
+            let smoothed = if view.smoothing > 0.0 {
+                let mut smoothed = Smoothed::new(view.smoothing);
+                smoothed.follow(series);
+                let smooth = smoothed.over(series);
+                range
+                    .map(|i| (smooth.x(i, view.axis), smooth.value(i)))
+                    .collect()
+            } else {
+                Vec::new()
+            };
+            Some(Curve {
+                name: run.name.to_owned(),
+                color: run.color,
+                points,
+                smoothed,
+            })
+        })
+        .collect();
+    if curves.is_empty() {
+        return None;
+    }
+    Some(Panel {
+        metric: metric.to_owned(),
+        unit: metrics::lookup(metric)
+            .map_or("", |metric| metric.unit)
+            .to_owned(),
+        axis: view.axis,
+        is_log_x: view.is_log_x,
+        is_log_y: view.is_log_y,
+        x_range: view.x_range,
+        curves,
+    })
+}
+
+impl Sheet {
+    /// What the curves show, as CSV: `metric,run,x,value,smoothed` with the name of the axis for x.
+    pub fn csv(&self) -> String {
+        let axis = self
+            .panels
+            .first()
+            .map_or("step", |panel| match panel.axis {
+                XAxis::Time => "elapsed_ms",
+                axis => axis.name(),
+            });
+        let mut text = format!("metric,run,{axis},value,smoothed\n");
+        for panel in &self.panels {
+            for curve in &panel.curves {
+                for (i, (x, y)) in curve.points.iter().enumerate() {
+                    let smooth = curve
+                        .smoothed
+                        .get(i)
+                        .map_or_else(String::new, |(_, smooth)| smooth.to_string());
+                    let _ = writeln!(
+                        text,
+                        "{},{},{x},{y},{smooth}",
+                        csv_cell(&panel.metric),
+                        csv_cell(&curve.name)
+                    );
+                }
+            }
+        }
+        text
+    }
+}

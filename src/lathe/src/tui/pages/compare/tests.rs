@@ -1,0 +1,320 @@
+use std::path::Path;
+
+use runlog::metrics::Direction;
+use runlog::number::Number;
+use runlog::{Event, EventKind, RunState};
+
+use super::table::{better, numbers_of};
+use super::*;
+use crate::tui::action::{Action, Message as AppMessage};
+use crate::tui::bindings;
+use crate::tui::shared::RunList;
+use crate::tui::testing::{Bench, sample_events};
+
+const PATHS: [&str; 3] = [
+    "/project/runs/20261129-100000-sample-ab120000",
+    "/project/runs/20261129-110000-sample-cd340000",
+    "/project/runs/20261129-120000-sample-ef560000",
+];
+
+/// The sample run with its rewards scaled, so that runs differ.
+fn state(steps: u64, factor: f64) -> RunState {
+    let events: Vec<Event> = sample_events(steps)
+        .into_iter()
+        .map(|mut event| {
+            if let EventKind::StepEnded { values, .. } = &mut event.kind {
+                for name in ["critic/score/mean", "actor/grad_norm"] {
+                    if let Some(value) = values.get_mut(name) {
+                        *value = Number(value.0 * factor);
+                    }
+                }
+            }
+            event
+        })
+        .collect();
+    RunState::fold(&events)
+}
+
+/// The page on `count` runs, the first of which is the current one; their experiments differ in two keys.
+fn bench(count: usize) -> Bench {
+    let mut bench = Bench::default();
+    let keys: Vec<RunKey> = PATHS[..count]
+        .iter()
+        .map(|path| RunKey::new(Path::new(path)))
+        .collect();
+    if let Some(first) = keys.first() {
+        bench.app.shared.marked = keys.clone();
+        let effects = bench.app.show_run(first.clone());
+        bench.effects.extend(effects);
+    }
+    for (index, key) in keys.iter().enumerate() {
+        let state = Box::new(state(30 - 5 * index as u64, 1.0 - 0.1 * index as f64));
+        bench.act(Action::Message(AppMessage::RunOpened {
+            key: key.clone(),
+            state,
+        }));
+        bench.act(Action::Message(AppMessage::CaughtUp { key: key.clone() }));
+    }
+    bench.press("7");
+    let found = keys
+        .iter()
+        .enumerate()
+        .map(|(index, key)| {
+            let yaml = format!(
+                "trainer:\n  experiment_name: sample\n  seed: {index}\nactor_rollout_ref:\n  actor:\n    optim:\n      lr: {}e-4\n",
+                index + 1
+            );
+            (key.clone(), Ok(config::resolved(&yaml)))
+        })
+        .collect();
+    bench.act(Action::Message(AppMessage::Page(PageMessage::Compare(
+        Message::Configs(found),
+    ))));
+    bench.effects.clear();
+    bench
+}
+
+fn page(bench: &Bench) -> &Compare {
+    &bench.app.pages.compare
+}
+
+#[test]
+fn runs_stand_side_by_side_at_each_size() {
+    let mut bench = bench(2);
+    bench.press("tab j j j j");
+    insta::assert_snapshot!("compare_80x24", bench.screen(80, 24));
+    insta::assert_snapshot!("compare_40x10", bench.screen(40, 10));
+    bench.make_plain();
+    insta::assert_snapshot!("compare_80x24_plain", bench.screen(80, 24));
+    let mut bench = self::bench(3);
+    insta::assert_snapshot!("compare_120x40", bench.screen(120, 40));
+    bench.press("tab l b %");
+    insta::assert_snapshot!("compare_120x40_per_cent", bench.screen(120, 40));
+    bench.press("e");
+    insta::assert_snapshot!("compare_80x24_curves", bench.screen(80, 24));
+}
+
+#[test]
+fn without_runs_it_says_how_to_mark_some() {
+    let mut bench = Bench::default();
+    bench.press("7");
+    insta::assert_snapshot!("compare_none", bench.screen(80, 24));
+    let mut bench = self::bench(1);
+    assert!(bench.screen(80, 24).contains("mark more runs"));
+}
+
+#[test]
+fn only_keys_that_differ_are_listed_until_all_are_asked_for() {
+    let mut bench = bench(2);
+    let keys = |bench: &Bench| -> Vec<&'static str> {
+        page(bench)
+            .table
+            .rows
+            .iter()
+            .filter_map(|row| match row {
+                Row::Key { name, .. } => Some(*name),
+                _ => None,
+            })
+            .collect()
+    };
+    let mut found = keys(&bench);
+    found.sort_unstable();
+    assert_eq!(found, ["actor_rollout_ref.actor.optim.lr", "trainer.seed"]);
+    bench.press("a");
+    assert_eq!(keys(&bench).len(), experiment::keys::live().len());
+}
+
+#[test]
+fn a_default_written_out_is_no_difference() {
+    let written = config::resolved("trainer:\n  seed: 1\n");
+    let key = experiment::keys::find("trainer.seed").unwrap();
+    let default = config::resolved(&format!("trainer:\n  seed: {}\n", key.default));
+    assert_ne!(written, default);
+    assert_eq!(default, config::resolved("trainer: {}\n"));
+}
+
+#[test]
+fn the_better_number_is_marked_as_the_metric_table_says() {
+    let numbers = [Some(0.5), Some(0.9), None, Some(f64::NAN)];
+    assert_eq!(
+        better(&numbers, Direction::Higher),
+        [false, true, false, false]
+    );
+    assert_eq!(
+        better(&numbers, Direction::Lower),
+        [true, false, false, false]
+    );
+    assert_eq!(better(&numbers, Direction::Neither), [false; 4]);
+    assert_eq!(
+        better(&[Some(1.0), Some(1.0)], Direction::Higher),
+        [false, false],
+        "nothing to beat"
+    );
+    assert_eq!(
+        better(&[Some(1.0), None], Direction::Higher),
+        [false, false],
+        "nobody to beat"
+    );
+}
+
+#[test]
+fn last_best_and_mean_are_those_of_the_series() {
+    let state = state(30, 1.0);
+    let series = state.series.get("critic/score/mean").unwrap();
+    let numbers = numbers_of(series, Direction::Higher, 10);
+    let values = series.values();
+    assert_eq!(numbers.last, values.last().copied());
+    assert_eq!(numbers.best, values.iter().copied().reduce(f64::max));
+    let mean = values[20..].iter().sum::<f64>() / 10.0;
+    assert!((numbers.mean.unwrap() - mean).abs() < 1e-12);
+    // The NaN of step 7 is left out of the mean and of the best.
+    let kl = numbers_of(
+        state.series.get("actor/ppo_kl").unwrap(),
+        Direction::Lower,
+        100,
+    );
+    assert!(kl.mean.unwrap().is_finite());
+    assert!((kl.best.unwrap() - 2e-4).abs() < 1e-12);
+}
+
+#[test]
+fn more_and_fewer_of_the_last_values_change_the_mean() {
+    let mut bench = bench(2);
+    let mean = |bench: &Bench| {
+        page(bench).table.rows.iter().find_map(|row| match row {
+            Row::Metric { name, numbers, .. } if name == "critic/score/mean" => numbers[0].mean,
+            _ => None,
+        })
+    };
+    let before = mean(&bench);
+    bench.press("- - - -");
+    assert_eq!(page(&bench).kept().last_count, 1);
+    assert!(mean(&bench) > before, "the reward rises");
+    bench.press("+ +");
+    assert_eq!(page(&bench).kept().last_count, 5);
+}
+
+#[test]
+fn differences_are_to_the_baseline_that_was_chosen() {
+    let mut bench = bench(2);
+    bench.press("tab");
+    bench.press("/");
+    bench.type_text("score/mean");
+    bench.press("enter b");
+    assert_eq!(page(&bench).kept().against, Against::Difference);
+    let screen = bench.screen(120, 40);
+    assert!(screen.contains("(base)"), "{screen}");
+    bench.press("%");
+    let line = |screen: &str| {
+        screen
+            .lines()
+            .find(|line| line.starts_with("> "))
+            .unwrap()
+            .to_owned()
+    };
+    let screen = bench.screen(120, 40);
+    assert!(line(&screen).contains('%'), "{screen}");
+    // The other run is the base now, and this one's numbers are its differences.
+    bench.press("l b");
+    let other = bench.screen(120, 40);
+    assert_ne!(line(&screen), line(&other));
+    bench.press("esc esc");
+    assert_eq!(page(&bench).kept().against, Against::Value);
+}
+
+#[test]
+fn eight_runs_are_reached_by_scrolling() {
+    let mut bench = Bench::default();
+    let keys: Vec<RunKey> = (0..8)
+        .map(|i| {
+            RunKey::new(Path::new(&format!(
+                "/project/runs/20261129-100000-run-{i:08x}"
+            )))
+        })
+        .collect();
+    bench.app.shared.marked = keys.clone();
+    let _ = bench.app.show_run(keys[0].clone());
+    for key in keys {
+        let state = Box::new(state(5, 1.0));
+        bench.act(Action::Message(AppMessage::RunOpened { key, state }));
+    }
+    bench.press("7");
+    assert!(bench.screen(80, 24).contains("6 more"));
+    assert!(!bench.screen(80, 24).contains("00000007"));
+    bench.press("l l l l l l l");
+    assert!(bench.screen(80, 24).contains("00000007"));
+    bench.press("h h h h h h h");
+    assert!(bench.screen(80, 24).contains("00000000"));
+}
+
+#[test]
+fn a_run_whose_experiment_cannot_be_read_is_named_and_compared_all_the_same() {
+    let mut bench = bench(2);
+    // Nothing lies there: the page asks again when it is shown.
+    bench.app.pages.compare.configs.clear();
+    bench.press("1 7");
+    bench.run_jobs();
+    let screen = bench.screen(100, 30);
+    assert!(screen.contains("is not a run"), "{screen}");
+    assert!(screen.contains("score/mean"), "{screen}");
+}
+
+#[test]
+fn the_selected_row_stays_when_the_data_changes() {
+    let mut bench = bench(2);
+    bench.press("/");
+    bench.type_text("grad_norm");
+    bench.press("enter");
+    assert_eq!(page(&bench).metric(), Some("actor/grad_norm"));
+    bench.press("a");
+    assert_eq!(page(&bench).metric(), Some("actor/grad_norm"));
+    let key = page(&bench).table.runs[1].key.clone();
+    bench.act(Action::Message(AppMessage::RunOpened {
+        key,
+        state: Box::new(state(12, 2.0)),
+    }));
+    assert_eq!(page(&bench).metric(), Some("actor/grad_norm"));
+}
+
+#[test]
+fn the_table_is_copied_with_all_its_digits() {
+    let bench = bench(2);
+    let (text, what) = page(&bench).copied(&bench.app.shared).unwrap();
+    assert_eq!(what, "the table of 2 runs");
+    assert!(
+        text.lines().all(|line| line.split('\t').count() == 3),
+        "{text}"
+    );
+    assert!(text.contains("critic/score/mean best\t0.9"), "{text}");
+}
+
+#[test]
+fn every_key_in_every_state_does_no_harm() {
+    let benches: [fn() -> Bench; 6] = [
+        Bench::default,
+        || Bench::with_run(0),
+        || Bench::with_run(30),
+        || bench(2),
+        || bench(3),
+        || {
+            let mut bench = Bench::default();
+            bench.act(Action::Message(AppMessage::RunsListed(RunList::default())));
+            bench
+        },
+    ];
+    for make in benches {
+        for binding in bindings::all()
+            .iter()
+            .filter(|binding| binding.context == HERE)
+        {
+            let mut bench = make();
+            bench.press("7");
+            bench.act(Action::Command(binding.command));
+            bench.screen(80, 24);
+            bench.press("enter j esc");
+            bench.screen(20, 6);
+            bench.act(Action::Paste("x\ny".to_owned()));
+            bench.press("esc");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What this page changes on disk, each in a job: a run's note and tags, and whole runs that are deleted.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use runlog::notes::Notes;
+use runlog::run_dir::RunDir;
+use runlog::state::{Liveness, glance};
+
+use super::{Command, Message};
+use crate::tui::action::{self, Effect, PageMessage};
+use crate::tui::modal::Confirm;
+use crate::tui::shared::RunKey;
+
+/// Names listed in a question; the rest is counted.
+const NAMES_ASKED: usize = 8;
+
+/// What of a run's notes is edited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edited {
+    Note,
+    Tags,
+}
+
+impl Edited {
+    /// As one line of text to edit.
+    pub fn text(self, notes: &Notes) -> String {
+        match self {
+            // A line end has a mark of its own, so that a note of several lines can be edited in one.
+            Self::Note => notes.note.replace('\n', "⏎"),
+            Self::Tags => {
+                let tags: Vec<&str> = notes.tags().iter().map(String::as_str).collect();
+                tags.join(" ")
+            }
+        }
+    }
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Note => "note: ",
+            Self::Tags => "tags: ",
+        }
+    }
+
+    /// What is wrong with what was typed.
+    pub fn check(self, text: &str) -> Result<(), String> {
+        self.apply(&mut Notes::default(), text)
+    }
+
+    fn apply(self, notes: &mut Notes, text: &str) -> Result<(), String> {
+        match self {
+            Self::Note => text.trim().replace('⏎', "\n").clone_into(&mut notes.note),
+            Self::Tags => {
+                let wanted: Vec<&str> = text
+                    .split([' ', ','])
+                    .filter(|word| !word.is_empty())
+                    .collect();
+                let unwanted: Vec<String> = notes
+                    .tags()
+                    .iter()
+                    .filter(|tag| !wanted.contains(&tag.as_str()))
+                    .cloned()
+                    .collect();
+                for tag in unwanted {
+                    notes.remove_tag(&tag);
+                }
+                for tag in wanted {
+                    notes.add_tag(tag).map_err(|error| error.to_string())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes what was typed; what somebody else wrote meanwhile beside it stays.
+pub fn edit(key: RunKey, what: Edited, text: String) -> Effect {
+    Effect::job("write notes", move || {
+        let result = write(&key, what, &text);
+        action::Message::Page(PageMessage::Runs(Message::Edited { key, result }))
+    })
+}
+
+fn write(key: &RunKey, what: Edited, text: &str) -> Result<Notes, String> {
+    let run_dir = RunDir::open(key.path()).map_err(|error| error.to_string())?;
+    let mut notes = Notes::read(&run_dir).map_err(|error| error.to_string())?;
+    what.apply(&mut notes, text)?;
+    notes.write(&run_dir).map_err(|error| error.to_string())?;
+    Ok(notes)
+}
+
+/// Names the runs, and asks for another key than the one that asked.
+pub fn question(keys: &[RunKey]) -> Confirm {
+    let mut names: Vec<String> = keys.iter().take(NAMES_ASKED).map(RunKey::name).collect();
+    if keys.len() > NAMES_ASKED {
+        names.push(format!("and {} more", keys.len() - NAMES_ASKED));
+    }
+    let title = match keys.len() {
+        1 => "Delete this run?".to_owned(),
+        many => format!("Delete {many} runs?"),
+    };
+    Confirm {
+        title,
+        body: format!(
+            "{}\n\nTheir events, rollouts and checkpoints are removed from the disk and cannot be had back.",
+            names.join("\n")
+        ),
+        yes: 'x',
+        yes_label: if keys.len() == 1 {
+            "delete it"
+        } else {
+            "delete them"
+        }
+        .to_owned(),
+        command: action::Command::Runs(Command::DeleteConfirmed),
+    }
+}
+
+pub fn delete(keys: Vec<RunKey>) -> Effect {
+    Effect::job("delete runs", move || {
+        let (mut gone, mut failures) = (Vec::new(), Vec::new());
+        for key in keys {
+            match remove(key.path()) {
+                Ok(()) => gone.push(key),
+                Err(reason) => failures.push(reason),
+            }
+        }
+        action::Message::Page(PageMessage::Runs(Message::Deleted { gone, failures }))
+    })
+}
+
+/// First renamed to a hidden name, which no list shows, so that nothing ever sees half a run; then removed.
+fn remove(path: &Path) -> Result<(), String> {
+    let told = |what: &str, path: &Path, error: std::io::Error| {
+        format!("cannot {what} {}: {error}", path.display())
+    };
+    let run_dir = match RunDir::open(path) {
+        Ok(run_dir) => run_dir,
+        // Somebody else was quicker.
+        Err(_) if !path.exists() => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    // It may have been started again since the question.
+    let is_running = glance(&run_dir, SystemTime::now())
+        .is_ok_and(|glance| glance.liveness == Liveness::Running);
+    if is_running {
+        return Err(format!("{} is running: stop it first", path.display()));
+    }
+    let hidden = hidden_name(path);
+    std::fs::rename(path, &hidden).map_err(|error| told("delete", path, error))?;
+    std::fs::remove_dir_all(&hidden).map_err(|error| told("remove all of", &hidden, error))
+}
+
+fn hidden_name(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".deleted-{name}-{}", std::process::id()))
+}
