@@ -56,7 +56,7 @@ pub fn places(live: &Live, shared: &Shared, area: Rect) -> Vec<(usize, Rect)> {
         height: area.height - strip_rows(live, area),
         ..area
     };
-    let count = live.visible(shared).len();
+    let count = live.visible().len();
     if count == 0 || grid.height == 0 {
         return Vec::new();
     }
@@ -105,7 +105,7 @@ pub fn draw(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
         empty::draw(shared, frame, area, "Nothing to draw yet", help);
         return;
     };
-    let visible = live.visible(shared);
+    let visible = live.visible();
     for (place, rect) in places(live, shared, area) {
         draw_panel(live, visible[place], place, window, shared, frame, rect);
     }
@@ -129,7 +129,7 @@ fn draw_panel(
     area: Rect,
 ) {
     let panel = live.panel(index);
-    let is_focused = place == live.focus.min(live.visible(shared).len().saturating_sub(1));
+    let is_focused = place == live.focus.min(live.visible().len().saturating_sub(1));
     let border = if is_focused {
         Role::Focus
     } else {

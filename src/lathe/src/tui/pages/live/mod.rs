@@ -155,6 +155,9 @@ pub struct Live {
     picker: Option<Picker>,
     /// The run that zoom and crosshair are of.
     run: Option<RunKey>,
+    /// See [`Live::visible`]; found anew with every update, since looking through a thousand metrics for each panel costs more
+    /// than drawing them.
+    order: Vec<usize>,
 }
 
 impl Default for Live {
@@ -177,6 +180,7 @@ impl Default for Live {
             asked: Vec::new(),
             picker: None,
             run: None,
+            order: Vec::new(),
         }
     }
 }
@@ -187,7 +191,11 @@ impl Live {
     }
 
     /// Panels that have something to show for the shown runs, as indices; before the first metric all of them.
-    fn visible(&self, shared: &Shared) -> Vec<usize> {
+    fn visible(&self) -> &[usize] {
+        &self.order
+    }
+
+    fn find_order(&self, shared: &Shared) -> Vec<usize> {
         let runs = shared.shown_runs();
         let with_data: Vec<usize> = (0..self.panels.len() + self.others.len())
             .filter(|index| {
@@ -223,14 +231,14 @@ impl Live {
 
     /// The focused panel's index into `panels`.
     fn focused(&self, shared: &Shared) -> Option<usize> {
-        let visible = self.visible(shared);
+        let visible = self.visible();
         visible
             .get(self.focus.min(visible.len().saturating_sub(1)))
             .copied()
     }
 
     fn command(&mut self, command: Command, shared: &mut Shared) -> Vec<Effect> {
-        let count = self.visible(shared).len();
+        let count = self.visible().len();
         self.focus = self.focus.min(count.saturating_sub(1));
         let columns = draw::columns(shared.columns).max(1);
         match command {
@@ -343,6 +351,7 @@ impl Live {
             Command::Choose => {
                 if let (Some(index), Some(run)) = (self.focused(shared), shared.current_run()) {
                     let index = self.adopt(index);
+                    self.order = self.find_order(shared);
                     self.picker = Some(Picker::of_panel(index, &self.panels[index], &run.state));
                 }
             }
@@ -474,7 +483,7 @@ impl Live {
     }
 
     fn move_panel(&mut self, by: isize, shared: &mut Shared) -> Vec<Effect> {
-        let visible = self.visible(shared);
+        let visible = self.visible();
         let Some(&from) = visible.get(self.focus) else {
             return Vec::new();
         };
@@ -495,8 +504,9 @@ impl Live {
 
     /// Keeps the focus on a panel after the order changed.
     fn follow_panel(&mut self, index: usize, shared: &Shared) {
+        self.order = self.find_order(shared);
         if let Some(place) = self
-            .visible(shared)
+            .visible()
             .iter()
             .position(|&other| other == index)
         {
@@ -614,6 +624,7 @@ impl Live {
             .current_run()
             .map(|run| panels::others(&self.panels, &run.state))
             .unwrap_or_default();
+        self.order = self.find_order(shared);
     }
 
     fn smooth(&mut self, shared: &Shared) {
@@ -626,8 +637,8 @@ impl Live {
         }
         // Only what is on screen: a run may have thousands of metrics.
         let page = Rect::new(0, 1, shared.columns, shared.rows.saturating_sub(2));
-        let visible = self.visible(shared);
         let mut smoothings = std::mem::take(&mut self.smoothings);
+        let visible = self.visible();
         let on_screen: Vec<&Panel> = draw::places(self, shared, page)
             .into_iter()
             .map(|(place, _)| self.panel(visible[place]))
@@ -699,6 +710,9 @@ fn ask_kl_limit(key: RunKey) -> Effect {
 
 impl Page for Live {
     fn update(&mut self, input: Input<'_>, shared: &mut Shared) -> Vec<Effect> {
+        if self.order.is_empty() {
+            self.order = self.find_order(shared);
+        }
         match input {
             Input::Command(action::Command::Live(command)) => {
                 let effects = self.command(command, shared);
