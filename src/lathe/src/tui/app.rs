@@ -321,11 +321,6 @@ impl App {
                     self.modal = Some(Modal::Problem(problem));
                 }
                 super::shared::Wish::MarkedChanged => effects.extend(self.open_what_is_shown()),
-                super::shared::Wish::Logs { elapsed_ms } => {
-                    effects.extend(self.go(PageId::Logs));
-                    let jump = PageMessage::Logs(pages::logs::Message::JumpTo { elapsed_ms });
-                    effects.extend(self.message(Message::Page(jump)));
-                }
                 super::shared::Wish::Edit(path) => {
                     effects.extend(self.go(PageId::Config));
                     let open = PageMessage::Config(pages::config::Message::Open(path));

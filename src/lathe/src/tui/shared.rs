@@ -268,10 +268,6 @@ pub enum Wish {
     MarkedChanged,
     Confirm(Confirm),
     Problem(Problem),
-    /// Show the log around this moment of the run on page Logs.
-    Logs {
-        elapsed_ms: f64,
-    },
     /// Edit this experiment on page Config.
     Edit(PathBuf),
     /// Show the log around this moment of the run, ms since its start (page Logs).

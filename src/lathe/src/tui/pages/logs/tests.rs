@@ -122,21 +122,30 @@ fn no_key_panics_wherever_something_is_missing() {
     }
 }
 
+/// A screen without the header, which is not this page's.
+fn below_header(screen: &str) -> String {
+    let lines: Vec<&str> = screen.lines().skip(1).collect();
+    lines.join("\n")
+}
+
 #[test]
 fn golden_screens() {
     let (_folder, mut bench) = bench(Some(&real_log()));
     let here = |screen: String| screen.replace("elsewhere", "HOST");
-    insta::assert_snapshot!("events_80", here(bench.screen(80, 24)));
-    insta::assert_snapshot!("events_40", here(bench.screen(40, 10)));
+    insta::assert_snapshot!("events_80", here(below_header(&bench.screen(80, 24))));
+    insta::assert_snapshot!("events_40", here(below_header(&bench.screen(40, 10))));
     bench.press("tab");
     bench.run_jobs();
-    insta::assert_snapshot!("file_80", bench.screen(80, 24));
+    insta::assert_snapshot!("file_80", below_header(&bench.screen(80, 24)));
     bench.press("/");
     bench.type_text("search");
     bench.press("enter N e");
-    insta::assert_snapshot!("file_search_whole_120", bench.screen(120, 40));
+    insta::assert_snapshot!(
+        "file_search_whole_120",
+        below_header(&bench.screen(120, 40))
+    );
     bench.make_plain();
-    insta::assert_snapshot!("plain_80", bench.screen(80, 24));
+    insta::assert_snapshot!("plain_80", below_header(&bench.screen(80, 24)));
 }
 
 #[test]
@@ -261,9 +270,7 @@ fn another_page_can_ask_for_the_line_at_a_moment() {
     let mut bench = Bench::with_run(12);
     // The alarm of step 7.
     bench.press("8 x");
-    bench.app.shared.wish = Some(Wish::Logs {
-        elapsed_ms: 14_500.0,
-    });
+    bench.app.shared.wish = Some(Wish::LogAt(14_500.0));
     bench.press("f");
     assert_eq!(bench.app.page, PageId::Logs);
     let logs = page(&bench);
@@ -276,9 +283,7 @@ fn another_page_can_ask_for_the_line_at_a_moment() {
 #[test]
 fn from_an_event_the_file_opens_at_its_step() {
     let (_folder, mut bench) = bench(Some(&real_log()));
-    bench.app.shared.wish = Some(Wish::Logs {
-        elapsed_ms: 14_500.0,
-    });
+    bench.app.shared.wish = Some(Wish::LogAt(14_500.0));
     bench.press("h tab");
     bench.run_jobs();
     let logs = page(&bench);

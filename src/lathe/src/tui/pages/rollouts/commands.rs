@@ -425,6 +425,7 @@ impl Rollouts {
             }
             MouseEventKind::Down(MouseButton::Left) => {
                 self.pane = pane;
+                self.click_token(at, shared);
                 if let Some(list) = in_list {
                     // The first line is the heads of the columns.
                     let line = usize::from(at.y - list.y);
@@ -437,6 +438,32 @@ impl Rollouts {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+impl Rollouts {
+    /// The cursor goes to the token under the mouse.
+    fn click_token(&mut self, at: Position, shared: &Shared) {
+        let (Some(area), Some((width, height))) = (
+            self.panes(shared.page_area()).dialogue,
+            self.token_room(shared),
+        ) else {
+            return;
+        };
+        let Some(view) = self.tokens.as_mut().filter(|_| area.contains(at)) else {
+            return;
+        };
+        let texts = &view.shown.texts;
+        let lines = tokens::layout(texts, width);
+        let now = lines.iter().position(|line| line.contains(&view.cursor));
+        let top = tokens::top(now.unwrap_or(0), lines.len(), (height / 2).max(1));
+        // A line of tokens is two rows: the text and its marks.
+        let row = usize::from(at.y - area.y);
+        let line = lines.get(top + row / 2).filter(|_| row < height);
+        let column = usize::from(at.x - area.x);
+        if let Some(token) = line.and_then(|line| tokens::at_column(texts, line.clone(), column)) {
+            view.cursor = token;
         }
     }
 }

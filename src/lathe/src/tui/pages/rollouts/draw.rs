@@ -354,9 +354,7 @@ impl Rollouts {
             .position(|line| line.contains(&view.cursor))
             .unwrap_or(0);
         let visible = usize::from(above.height / 2).max(1);
-        let top = at
-            .saturating_sub(visible / 2)
-            .min(lines.len().saturating_sub(visible));
+        let top = tokens::top(at, lines.len(), visible);
         let shown: Vec<Line<'_>> = lines
             .iter()
             .skip(top)

@@ -230,35 +230,44 @@ fn the_newest_recorded_step_is_shown_until_one_is_picked() {
     assert!(bench.screen(120, 40).contains("step 4:"));
 }
 
+/// A screen without the header, which is not this page's.
+fn below_header(screen: &str) -> String {
+    let lines: Vec<&str> = screen.lines().skip(1).collect();
+    lines.join("\n")
+}
+
 #[test]
 fn golden_screens() {
     let (_folder, mut bench) = bench(6, &[1, 2, 4]);
     bench.press("j j");
-    insta::assert_snapshot!("list_and_dialogue_80", bench.screen(80, 24));
-    insta::assert_snapshot!("list_and_dialogue_120", bench.screen(120, 40));
-    insta::assert_snapshot!("list_and_dialogue_40", bench.screen(40, 10));
-    insta::assert_snapshot!("wide_200", bench.screen(200, 60));
+    insta::assert_snapshot!("list_and_dialogue_80", below_header(&bench.screen(80, 24)));
+    insta::assert_snapshot!(
+        "list_and_dialogue_120",
+        below_header(&bench.screen(120, 40))
+    );
+    insta::assert_snapshot!("list_and_dialogue_40", below_header(&bench.screen(40, 10)));
+    insta::assert_snapshot!("wide_200", below_header(&bench.screen(200, 60)));
     bench.press("g g");
-    insta::assert_snapshot!("group_80", bench.screen(80, 24));
+    insta::assert_snapshot!("group_80", below_header(&bench.screen(80, 24)));
     bench.press("j t l l");
     bench.run_jobs();
-    insta::assert_snapshot!("tokens_80", bench.screen(80, 24));
+    insta::assert_snapshot!("tokens_80", below_header(&bench.screen(80, 24)));
     bench.press("m m");
-    insta::assert_snapshot!("tokens_advantage_120", bench.screen(120, 40));
+    insta::assert_snapshot!("tokens_advantage_120", below_header(&bench.screen(120, 40)));
     bench.press("esc c");
     bench.run_jobs();
-    insta::assert_snapshot!("beside_120", bench.screen(120, 40));
+    insta::assert_snapshot!("beside_120", below_header(&bench.screen(120, 40)));
     bench.press("esc e");
     bench.press("/");
     bench.type_text("error");
     bench.press("enter");
-    insta::assert_snapshot!("search_expanded_80", bench.screen(80, 24));
+    insta::assert_snapshot!("search_expanded_80", below_header(&bench.screen(80, 24)));
     bench.make_plain();
     bench.press("esc esc esc esc");
-    insta::assert_snapshot!("plain_80", bench.screen(80, 24));
+    insta::assert_snapshot!("plain_80", below_header(&bench.screen(80, 24)));
     bench.press("t m");
     bench.run_jobs();
-    insta::assert_snapshot!("plain_tokens_120", bench.screen(120, 40));
+    insta::assert_snapshot!("plain_tokens_120", below_header(&bench.screen(120, 40)));
 }
 
 #[test]
@@ -489,7 +498,7 @@ fn tokens_are_read_out_exactly_with_and_without_a_tokenizer() {
     );
     assert!(screen.contains("ratio 0.786628"), "{screen}");
     assert!(screen.contains("weights v1"), "{screen}");
-    insta::assert_snapshot!("tokens_text_120", screen);
+    insta::assert_snapshot!("tokens_text_120", below_header(&screen));
 }
 
 #[test]
@@ -610,4 +619,33 @@ fn in_a_long_dialogue_the_next_match_is_further_down() {
     assert!(seen(&mut bench, "one needle"));
     bench.press("n");
     assert!(seen(&mut bench, "a needle"));
+}
+
+#[test]
+fn a_click_puts_the_cursor_onto_a_token() {
+    use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+    let (_folder, mut bench) = bench(2, &[2]);
+    bench.press("j t");
+    bench.run_jobs();
+    let screen = bench.screen(120, 40);
+    let row = screen.lines().nth(2).unwrap();
+    let digits: Vec<(usize, char)> = row.chars().enumerate().skip(56).collect();
+    let (column, _) = *digits.iter().find(|(_, c)| *c == '9').unwrap();
+    let click = |bench: &mut Bench, row: u16| {
+        bench.act(action::Action::Mouse(MouseEvent {
+            kind: MouseEventKind::Down(MouseButton::Left),
+            column: column as u16,
+            row,
+            modifiers: KeyModifiers::NONE,
+        }));
+    };
+    for row in [2, 3] {
+        bench.press("l");
+        click(&mut bench, row);
+        let index = page(&bench).tokens.as_ref().unwrap().cursor;
+        let (batch, sample) = page(&bench).sample().unwrap();
+        let id = tokens::token(&batch.samples[sample].row, index).unwrap().id;
+        assert_eq!(id, 9, "the token whose id is written there: {screen}");
+    }
+    click(&mut bench, 30);
 }

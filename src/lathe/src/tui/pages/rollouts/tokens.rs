@@ -276,6 +276,21 @@ pub fn layout(texts: &[String], width: usize) -> Vec<Range<usize>> {
     lines
 }
 
+/// The first of `lines` on the screen, so that line `at` is near its middle.
+pub fn top(at: usize, lines: usize, visible: usize) -> usize {
+    at.saturating_sub(visible / 2)
+        .min(lines.saturating_sub(visible))
+}
+
+/// The token in a column of a line.
+pub fn at_column(texts: &[String], line: Range<usize>, column: usize) -> Option<usize> {
+    let mut used = 0;
+    line.into_iter().find(|index| {
+        used += text::width(&texts[*index]);
+        column < used
+    })
+}
+
 /// The two rows of one line of tokens.
 pub fn draw_line(
     row: &RolloutRow,

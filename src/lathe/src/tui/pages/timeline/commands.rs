@@ -109,7 +109,7 @@ impl Timeline {
                 self.sort(shared);
                 shared.say(Notice::good(format!("steps {}", self.order.words())));
             }
-            Command::Log => shared.wish = Some(Wish::Logs { elapsed_ms: cursor }),
+            Command::Log => shared.wish = Some(Wish::LogAt(cursor)),
             Command::Open => match self.step(state) {
                 Some(step) => {
                     shared.step = Some(step.step);

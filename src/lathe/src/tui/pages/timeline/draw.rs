@@ -387,9 +387,7 @@ impl Timeline {
             return;
         }
         let rows = Self::rows(state);
-        // Lanes without a share in any step are no columns; what does not fit is left out from the right.
-        let fitting = (usize::from(area.width).saturating_sub(7 + 9 + 8)) / 6;
-        let rows: Vec<&LaneRow> = rows.into_iter().take(fitting).collect();
+        let rows = fitting(rows, usize::from(area.width).saturating_sub(7 + 9 + 8) / 6);
         let widths: Vec<usize> = [7, 9]
             .into_iter()
             .chain(rows.iter().map(|_| 6))
@@ -445,6 +443,26 @@ impl Timeline {
         }
         frame.render_widget(Paragraph::new(lines), area);
     }
+}
+
+/// As many columns as there is room for, the least telling left out first.
+fn fitting(mut rows: Vec<&'static LaneRow>, most: usize) -> Vec<&'static LaneRow> {
+    const LEFT_OUT_FIRST: [&str; 7] = [
+        "reward",
+        "checkpoint",
+        "eval",
+        "weight sync",
+        "tools",
+        "log-probs",
+        "learner",
+    ];
+    for label in LEFT_OUT_FIRST {
+        if rows.len() > most {
+            rows.retain(|row| row.label != label);
+        }
+    }
+    rows.truncate(most);
+    rows
 }
 
 fn span_words(span: &Span, tick: f64, room: usize, shared: &Shared) -> String {

@@ -194,18 +194,27 @@ fn no_key_panics_wherever_something_is_missing() {
     }
 }
 
+/// A screen without the header, which is not this page's.
+fn below_header(screen: &str) -> String {
+    let lines: Vec<&str> = screen.lines().skip(1).collect();
+    lines.join("\n")
+}
+
 #[test]
 fn golden_screens() {
     let mut bench = bench();
-    insta::assert_snapshot!("latest_steps_80", bench.screen(80, 24));
+    insta::assert_snapshot!("latest_steps_80", below_header(&bench.screen(80, 24)));
     bench.press("S");
-    insta::assert_snapshot!("worst_stall_80", bench.screen(80, 24));
-    insta::assert_snapshot!("worst_stall_120", bench.screen(120, 40));
-    insta::assert_snapshot!("worst_stall_40", bench.screen(40, 10));
+    insta::assert_snapshot!("worst_stall_80", below_header(&bench.screen(80, 24)));
+    insta::assert_snapshot!("worst_stall_120", below_header(&bench.screen(120, 40)));
+    insta::assert_snapshot!("worst_stall_40", below_header(&bench.screen(40, 10)));
     bench.press("a o o tab g g");
-    insta::assert_snapshot!("whole_run_by_wait_120", bench.screen(120, 40));
+    insta::assert_snapshot!(
+        "whole_run_by_wait_120",
+        below_header(&bench.screen(120, 40))
+    );
     bench.make_plain();
-    insta::assert_snapshot!("plain_80", bench.screen(80, 24));
+    insta::assert_snapshot!("plain_80", below_header(&bench.screen(80, 24)));
 }
 
 #[test]
@@ -343,4 +352,16 @@ fn the_copied_table_has_a_line_a_step() {
         "{text}"
     );
     assert!(lines[4].contains("search"));
+}
+
+#[test]
+fn the_waits_are_in_the_table_however_narrow_it_is() {
+    let mut bench = bench();
+    for columns in [60, 80, 120] {
+        let screen = bench.screen(columns, 24);
+        assert!(
+            screen.contains("w.rol") && screen.contains("gen"),
+            "{screen}"
+        );
+    }
 }
