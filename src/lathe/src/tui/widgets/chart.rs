@@ -438,7 +438,7 @@ fn draw_x_labels(
     let left = text::fit(left, room, shared.glyphs.unicode);
     buffer.set_string(area.x + label_width, y, &left, style);
     let width = text::width(right);
-    if text::width(&left) + width + 1 <= room {
+    if text::width(&left) + width < room {
         buffer.set_string(area.right() - width as u16, y, right, style);
     }
 }

@@ -51,7 +51,7 @@ fn strip_rows(live: &Live, area: Rect) -> u16 {
 }
 
 /// Where each visible panel on screen lies: its place in the order and its rectangle.
-pub fn places(live: &Live, shared: &Shared, area: Rect) -> Vec<(usize, Rect)> {
+pub fn places(live: &Live, area: Rect) -> Vec<(usize, Rect)> {
     let grid = Rect {
         height: area.height - strip_rows(live, area),
         ..area
@@ -106,7 +106,7 @@ pub fn draw(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
         return;
     };
     let visible = live.visible();
-    for (place, rect) in places(live, shared, area) {
+    for (place, rect) in places(live, area) {
         draw_panel(live, visible[place], place, window, shared, frame, rect);
     }
     let rows = strip_rows(live, area);

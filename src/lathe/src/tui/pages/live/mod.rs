@@ -230,7 +230,7 @@ impl Live {
     }
 
     /// The focused panel's index into `panels`.
-    fn focused(&self, shared: &Shared) -> Option<usize> {
+    fn focused(&self) -> Option<usize> {
         let visible = self.visible();
         visible
             .get(self.focus.min(visible.len().saturating_sub(1)))
@@ -312,7 +312,7 @@ impl Live {
             }
             Command::LogX => self.is_log_x = !self.is_log_x,
             Command::LogY => {
-                if let Some(index) = self.focused(shared) {
+                if let Some(index) = self.focused() {
                     let index = self.adopt(index);
                     self.panels[index].is_log = !self.panels[index].is_log;
                     self.follow_panel(index, shared);
@@ -321,7 +321,7 @@ impl Live {
             }
             Command::Expand => self.is_expanded = !self.is_expanded,
             Command::Pin => {
-                if let Some(index) = self.focused(shared) {
+                if let Some(index) = self.focused() {
                     let index = self.adopt(index);
                     self.panels[index].is_pinned = !self.panels[index].is_pinned;
                     self.follow_panel(index, shared);
@@ -331,7 +331,7 @@ impl Live {
             Command::MoveEarlier => return self.move_panel(-1, shared),
             Command::MoveLater => return self.move_panel(1, shared),
             Command::Hide => {
-                if let Some(index) = self.focused(shared) {
+                if let Some(index) = self.focused() {
                     if index >= self.panels.len() {
                         shared.say(Notice::caution(
                             "this metric is in no panel of the layout, so it stands here at the end",
@@ -349,7 +349,7 @@ impl Live {
                 }
             }
             Command::Choose => {
-                if let (Some(index), Some(run)) = (self.focused(shared), shared.current_run()) {
+                if let (Some(index), Some(run)) = (self.focused(), shared.current_run()) {
                     let index = self.adopt(index);
                     self.order = self.find_order(shared);
                     self.picker = Some(Picker::of_panel(index, &self.panels[index], &run.state));
@@ -386,7 +386,7 @@ impl Live {
     /// The run and series by which the crosshair moves: the focused panel's main curve.
     fn main_series<'s>(&self, shared: &'s Shared) -> Option<runlog::series::Series<'s>> {
         let run = shared.current_run()?;
-        let names = self.panel(self.focused(shared)?).names(&run.state);
+        let names = self.panel(self.focused()?).names(&run.state);
         // Step metrics are the finest; a panel of evaluations alone moves by evaluations.
         names
             .into_iter()
@@ -505,11 +505,7 @@ impl Live {
     /// Keeps the focus on a panel after the order changed.
     fn follow_panel(&mut self, index: usize, shared: &Shared) {
         self.order = self.find_order(shared);
-        if let Some(place) = self
-            .visible()
-            .iter()
-            .position(|&other| other == index)
-        {
+        if let Some(place) = self.visible().iter().position(|&other| other == index) {
             self.focus = place;
         }
     }
@@ -639,7 +635,7 @@ impl Live {
         let page = Rect::new(0, 1, shared.columns, shared.rows.saturating_sub(2));
         let mut smoothings = std::mem::take(&mut self.smoothings);
         let visible = self.visible();
-        let on_screen: Vec<&Panel> = draw::places(self, shared, page)
+        let on_screen: Vec<&Panel> = draw::places(self, page)
             .into_iter()
             .map(|(place, _)| self.panel(visible[place]))
             .collect();
@@ -663,7 +659,7 @@ impl Live {
         shared: &mut Shared,
     ) -> Vec<Effect> {
         let at = Position::new(event.column, event.row);
-        let places = draw::places(self, shared, area);
+        let places = draw::places(self, area);
         let Some((place, rect)) = places.iter().find(|(_, rect)| rect.contains(at)).copied() else {
             return Vec::new();
         };
@@ -778,7 +774,7 @@ impl Page for Live {
     }
 
     fn copied(&self, shared: &Shared) -> Option<(String, String)> {
-        let panel = self.panel(self.focused(shared)?);
+        let panel = self.panel(self.focused()?);
         let mut lines = vec!["run\tmetric\tstep\telapsed_ms\tvalue".to_owned()];
         for (_, run, name, _) in view::curves(self, panel, shared) {
             let series = run.state.series.get(name)?;
