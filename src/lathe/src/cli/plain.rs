@@ -260,7 +260,8 @@ fn metric_table(state: &RunState, out: &mut Output, terminal: Terminal) -> Resul
     let mut names: Vec<&str> = state.series.names().collect();
     names.sort_by_key(|name| {
         let group = metrics::lookup(name).map(|metric| metric.group);
-        (group.is_none(), group)
+        // What a run is judged by comes before its by-products.
+        (group.is_none(), group, name.starts_with("val-aux/"))
     });
     let mean_title = format!("MEAN{LAST_COUNT}");
     let mut table = vec![header(&[

@@ -25,6 +25,9 @@ const USUAL: [&str; 12] = [
     "throughput",
 ];
 
+/// Fewer points than this are not smoothed: the average of a handful of evaluations would only lag behind them.
+const LEAST_SMOOTHED: usize = 20;
+
 /// What a page shows of its curves.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
@@ -129,7 +132,7 @@ pub fn panel(runs: &[Shown<'_>], metric: &str, view: &View) -> Option<Panel> {
                 .clone()
                 .map(|i| (series.x(i, view.axis), series.value(i)))
                 .collect();
-            let smoothed = if view.smoothing > 0.0 {
+            let smoothed = if view.smoothing > 0.0 && series.len() >= LEAST_SMOOTHED {
                 let mut smoothed = Smoothed::new(view.smoothing);
                 smoothed.follow(series);
                 let smooth = smoothed.over(series);

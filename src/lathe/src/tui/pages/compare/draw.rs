@@ -16,7 +16,7 @@ use crate::tui::widgets::chart::{self, Chart, Curve, YAxis};
 use crate::tui::widgets::{empty, frame as frames, text};
 
 /// Of one number in a cell: three digits, an exponent, a sign and the mark of the better one.
-const NUMBER: usize = 9;
+const NUMBER: usize = 10;
 /// Of a run's column when one number stands in it, and the gap to the next.
 const NARROW: usize = 18;
 const GAP: usize = 1;

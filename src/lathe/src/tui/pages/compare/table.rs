@@ -217,7 +217,8 @@ fn metric_rows(table: &mut Table, runs: &[&OpenRun], kept: Kept) {
     // In the groups of the metric table; undeclared ones last.
     names.sort_by_key(|name| {
         let group = metrics::lookup(name).map(|metric| metric.group);
-        (group.is_none(), group)
+        // What a run is judged by comes before its by-products.
+        (group.is_none(), group, name.starts_with("val-aux/"))
     });
     table.rows.push(Row::Heading(format!(
         "metrics: last, best, mean of the last {}",

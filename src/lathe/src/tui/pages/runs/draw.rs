@@ -225,6 +225,7 @@ fn draw_rows(
         .flat_map(runlog::filter::Filter::words)
         .collect();
     let mut matcher = Matcher::new(Config::DEFAULT);
+    let (longest_full, _) = runs.longest_names;
     let lines: Vec<Line<'_>> = runs
         .list
         .window(count, usize::from(area.height))
@@ -233,7 +234,14 @@ fn draw_rows(
             let line = if let Some(entry) = runs.row_entry(row, shared) {
                 let detail = runs.details.get(&entry.key);
                 let search = (words.as_slice(), &mut matcher);
-                entry_line(entry, detail, layout, search, is_selected, shared)
+                entry_line(
+                    entry,
+                    detail,
+                    (layout, longest_full),
+                    search,
+                    is_selected,
+                    shared,
+                )
             } else {
                 let reason = row
                     .checked_sub(runs.order.len())
@@ -262,7 +270,7 @@ fn unreadable_line(reason: &str, is_selected: bool, width: u16, shared: &Shared)
 fn entry_line(
     entry: &RunEntry,
     detail: Option<&Detail>,
-    layout: &[(Column, u16)],
+    (layout, longest_full): (&[(Column, u16)], usize),
     (words, matcher): (&[&str], &mut Matcher),
     is_selected: bool,
     shared: &Shared,
@@ -293,6 +301,7 @@ fn entry_line(
             column,
             usize::from(*width),
             (entry, detail),
+            longest_full,
             (words, matcher),
             is_marked,
             shared,
@@ -307,6 +316,7 @@ fn cell(
     column: &Column,
     width: usize,
     (entry, detail): (&RunEntry, Option<&Detail>),
+    longest_full: usize,
     (words, matcher): (&[&str], &mut Matcher),
     is_marked: bool,
     shared: &Shared,
@@ -333,7 +343,8 @@ fn cell(
         }
         Column::Name => {
             let full = text::printable(&entry.info.name);
-            let name = if text::width(&full) <= width {
+            // All are full or all are short, so that they can be compared by eye.
+            let name = if longest_full <= width {
                 full
             } else {
                 text::printable(&columns::short_name(entry))
