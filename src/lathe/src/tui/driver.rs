@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event as TerminalEvent};
+use crossterm::event::{self, Event as TerminalEvent, KeyCode, KeyModifiers};
 use jiff::Timestamp;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -527,6 +527,39 @@ fn step_start_ms(run: &Path, step: u64) -> f64 {
     before_ms
 }
 
+/// How long an answer may take to arrive once it has begun: it is one packet, and a person's keys come much later.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Tells the terminal's late answers (`ESC ] 11 ; rgb:… ESC \`) from keys: over a slow line the answer about the background
+/// may come after its question was given up, and its colon would open the palette.
+#[derive(Debug, Default)]
+struct Answers {
+    began: Option<Instant>,
+}
+
+impl Answers {
+    fn is_part(&mut self, event: &TerminalEvent) -> bool {
+        let TerminalEvent::Key(key) = event else {
+            return false;
+        };
+        let alt = |c| key.code == KeyCode::Char(c) && key.modifiers.contains(KeyModifiers::ALT);
+        if alt(']') {
+            self.began = Some(Instant::now());
+            return true;
+        }
+        if self.began.is_none_or(|began| began.elapsed() > ANSWER_PATIENCE) {
+            self.began = None;
+            return false;
+        }
+        let is_bell =
+            key.code == KeyCode::Char('g') && key.modifiers.contains(KeyModifiers::CONTROL);
+        if alt('\\') || is_bell {
+            self.began = None;
+        }
+        true
+    }
+}
+
 /// Reads the terminal; can be made to leave it to another program.
 #[derive(Debug)]
 struct InputThread {
@@ -545,6 +578,7 @@ impl InputThread {
             .name("input".to_owned())
             .spawn(move || {
                 let stdin = io::stdin();
+                let mut answers = Answers::default();
                 loop {
                     let mut waits = [
                         PollFd::new(&stdin, PollFlags::IN),
@@ -574,6 +608,9 @@ impl InputThread {
                         while matches!(event::poll(Duration::ZERO), Ok(true)) {
                             match event::read() {
                                 Ok(event) => {
+                                    if answers.is_part(&event) {
+                                        continue;
+                                    }
                                     if sender.send(Wake::Input(event)).is_err() {
                                         return;
                                     }

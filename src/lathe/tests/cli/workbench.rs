@@ -173,3 +173,16 @@ fn without_a_terminal_the_workbench_says_what_to_use() {
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.stderr.contains("lathe --plain"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_late_answer_of_the_terminal_is_never_taken_as_keys() {
+    let bench = with_finished_run();
+    let mut screen = open(&bench, &["watch", "latest"], &[]);
+    screen.shows("Reward");
+    screen.type_keys("\x1b]11;rgb:ffff/ffff/ffff\x1b\\?");
+    screen.shows("crosshair on or off");
+    assert!(!screen.text().contains("Actions"), "{}", screen.text());
+    screen.type_keys("x");
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+}
