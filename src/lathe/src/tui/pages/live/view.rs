@@ -143,7 +143,7 @@ pub fn full_range(axis: XAxis, shared: &Shared) -> Option<(f64, f64)> {
     let low = if axis == XAxis::Step {
         low.max(0.0)
     } else {
-        low.min(0.0).max(0.0)
+        0.0
     };
     Some((low, if end > low { end } else { low + 1.0 }))
 }
