@@ -73,6 +73,14 @@ pub fn convert(key: &Live, node: &Node) -> Result<Converted, Wrong> {
     Ok(Converted { value, dropped })
 }
 
+/// One value tried against its key, for an editor: what the typed experiment reads, or the complaint's text.
+pub fn check_value(key: &Live, node: &Node) -> Result<Json, String> {
+    let name = key.path.rsplit('.').next().unwrap_or(&key.path);
+    convert(key, node)
+        .map(|converted| converted.value)
+        .map_err(|wrong| wrong.message(name))
+}
+
 /// A value as it appears in a complaint: texts in quotes, the rest as YAML.
 pub fn shown(node: &Node) -> String {
     match &node.value {

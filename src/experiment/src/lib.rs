@@ -21,6 +21,7 @@ pub mod settings;
 pub mod yaml;
 
 pub use complaint::{Complaint, Complaints, Severity};
+pub use convert::check_value;
 pub use keys::{help, markdown};
 pub use resolve::{Loaded, from_text, inspect, load};
 pub use settings::Experiment;

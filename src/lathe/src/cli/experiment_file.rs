@@ -13,12 +13,6 @@ pub fn rollouts_per_step(experiment: &settings::Experiment) -> u64 {
     u64::from(experiment.data.train_batch_size) * u64::from(experiment.actor_rollout_ref.rollout.n)
 }
 
-/// The override that `--name` stands for. Quoted, so that a name with commas or colons stays one text.
-pub fn name_override(name: &str) -> String {
-    let quoted = name.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("trainer.experiment_name=\"{quoted}\"")
-}
-
 /// Loads for use: complaints go to standard error, an error among them refuses.
 pub fn load_for_run(
     path: &Path,

@@ -1,26 +1,19 @@
 //! `lathe run`, `lathe sft`, `lathe follow`: start a run and watch it, or watch one.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
-use experiment::Loaded;
 use runlog::exit_code;
-use runlog::run_dir::{self, NewRun, RunDir, git_state};
-use runlog::state::RunState;
+use runlog::run_dir::{self, RunDir};
 use serde_json::json;
 
 use super::arguments::{Form, RunArguments, RunsPlace};
 use super::check::finding_line;
 use super::experiment_file;
 use super::{Failure, Output, report, runs};
-use crate::check;
 use crate::headless::{Follow, Followed, JsonView, PlainView, ProgressView, View};
-use crate::launch::{self, Ending, Job, Trainer};
+use crate::launch::{self, Job, Order, StartError, Trainer};
 use crate::terminal::Terminal;
-
-/// How long `--detach` waits for the first sign of life: loading libtorch and a model takes seconds, a cold disk more.
-const FIRST_SIGN_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Starts an experiment and follows it to its end.
 pub fn run(
@@ -49,76 +42,63 @@ fn start_and_follow(
     terminal: Terminal,
 ) -> Result<i32, Failure> {
     let mut overrides = arguments.overrides.clone();
-    if let Some(name) = &arguments.name {
-        overrides.push(experiment_file::name_override(name));
-    }
-    let mut loaded = experiment_file::load_for_run(&arguments.experiment, &overrides, terminal)?;
-    // The trainer reads a copy in the run's directory, where names and neighbours of this file are lost.
-    let name = &loaded.experiment.trainer.experiment_name;
-    overrides.push(experiment_file::name_override(name));
-    overrides.extend(check::beside_overrides(
-        &loaded.experiment,
-        &arguments.experiment,
-    ));
-    // Its complaints have been told.
-    loaded = experiment::inspect(&arguments.experiment, &overrides);
-    refuse_missing_inputs(job, &loaded, &arguments.experiment, terminal)?;
-    let program = launch::find_trainer().map_err(|error| Failure::input(error.to_string()))?;
-    let run_dir = create(&arguments.place, &loaded)?;
+    overrides.extend(arguments.name.as_deref().map(launch::name_override));
+    // Tells the complaints.
+    experiment_file::load_for_run(&arguments.experiment, &overrides, terminal)?;
+    let order = Order {
+        job,
+        experiment: arguments.experiment.clone(),
+        overrides: arguments.overrides.clone(),
+        name: arguments.name.clone(),
+        runs_root: root(&arguments.place),
+        parent: None,
+        command: std::env::args_os()
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect(),
+    };
+    let refused = |error| refused(error, None, terminal);
+    let prepared = launch::prepare(order).map_err(refused)?;
+    let run_dir = prepared.create().map_err(refused)?;
     // Before the trainer starts, so that a Ctrl-C in between is ours and not lost.
     let follow = Follow::new(&run_dir.events_path())
         .map_err(|error| Failure::unexpected(format!("cannot take over signals: {error}")))?;
-    let mut trainer =
-        Trainer::start(&program, job, run_dir.path(), &run_dir.log_path()).map_err(|error| {
-            Failure::unexpected(format!("cannot start {}: {error}", program.display()))
-        })?;
+    let mut trainer = prepared.start(&run_dir).map_err(refused)?;
     if arguments.detach {
-        return detach(&run_dir, &mut trainer, arguments.form.json, out);
+        return detach(&run_dir, trainer, arguments.form.json, (out, terminal));
     }
     let rollouts =
-        (job == Job::Run).then(|| experiment_file::rollouts_per_step(&loaded.experiment));
+        (job == Job::Run).then(|| experiment_file::rollouts_per_step(&prepared.loaded.experiment));
     let followed = watch(&run_dir, arguments.form, rollouts, out, terminal, |view| {
         follow.trainer(&mut trainer, view)
     })?;
     report::print(&run_dir, &followed, arguments.form.json, out, terminal)
 }
 
-/// Says what is not there before a run directory is made and libtorch is loaded.
-fn refuse_missing_inputs(
-    job: Job,
-    loaded: &Loaded,
-    file: &Path,
-    terminal: Terminal,
-) -> Result<(), Failure> {
-    let findings = check::missing_inputs(&loaded.experiment, file, job);
-    let Some((last, others)) = findings.split_last() else {
-        return Ok(());
-    };
-    for finding in others {
-        eprintln!(
-            "{}",
-            finding_line(finding, |role, text| terminal.paint_stderr(role, text))
-        );
+/// A run that could not be started, as a failure; `run_dir`: where its log is, if it came so far.
+fn refused(error: StartError, run_dir: Option<&RunDir>, terminal: Terminal) -> Failure {
+    match error {
+        StartError::Experiment { .. } => Failure::usage(error.to_string()),
+        StartError::MissingInputs { findings } => {
+            let (last, others) = findings.split_last().expect("it has at least one");
+            for finding in others {
+                eprintln!(
+                    "{}",
+                    finding_line(finding, |role, text| terminal.paint_stderr(role, text))
+                );
+            }
+            Failure::input(format!("{}: {}", last.area, last.message))
+        }
+        StartError::NoTrainer(error) => Failure::input(error.to_string()),
+        StartError::RunDir(error) => error.into(),
+        StartError::Ended { ending } => {
+            let excerpt = run_dir
+                .map(|run_dir| report::log_excerpt(run_dir, &ending))
+                .unwrap_or_default();
+            let message = format!("{}\n{excerpt}", ending.explanation());
+            Failure::told(ending.exit_code(), message)
+        }
+        StartError::Spawn { .. } | StartError::Watch(_) => Failure::unexpected(error.to_string()),
     }
-    Err(Failure::input(format!("{}: {}", last.area, last.message)))
-}
-
-fn create(place: &RunsPlace, loaded: &Loaded) -> Result<RunDir, Failure> {
-    let root = root(place);
-    let versions = [("lathe".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    let new = NewRun {
-        project_name: loaded.experiment.trainer.project_name.clone(),
-        experiment_name: loaded.experiment.trainer.experiment_name.clone(),
-        seed: loaded.experiment.trainer.seed,
-        parent: None,
-        git: git_state(Path::new(".")),
-        versions: versions.into(),
-        command: std::env::args_os()
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect(),
-        experiment_yaml: loaded.resolved.clone(),
-    };
-    Ok(RunDir::create(&root, &new)?)
 }
 
 /// The runs directory that the options and the environment name.
@@ -155,41 +135,16 @@ fn watch(
 /// Waits until the run shows that it lives, or that it does not.
 fn detach(
     run_dir: &RunDir,
-    trainer: &mut Trainer,
+    mut trainer: Trainer,
     json: bool,
-    out: &mut Output,
+    (out, terminal): (&mut Output, Terminal),
 ) -> Result<i32, Failure> {
-    let patience = Instant::now() + FIRST_SIGN_PATIENCE;
-    let mut tail = runlog::tail::Tail::new(run_dir.events_path());
-    let mut state = RunState::default();
-    let ending: Option<Ending> = loop {
-        let ending = trainer.ending().map_err(|error| {
-            Failure::unexpected(format!("cannot wait for the trainer: {error}"))
-        })?;
-        let batch = tail
-            .wait(runlog::tail::Limits::LIVE, Duration::from_millis(100))
-            .map_err(|error| {
-                Failure::unexpected(format!("cannot read the run's events: {error}"))
-            })?;
-        batch.events.iter().for_each(|event| state.apply(event));
-        if ending.is_some() || state.started.is_some() || Instant::now() >= patience {
-            break ending;
-        }
-    };
-    if let Some(ending) = ending
-        && state.ended.is_none()
-    {
-        let message = format!(
-            "{}\n{}",
-            ending.explanation(),
-            report::log_excerpt(run_dir, &ending)
-        );
-        return Err(Failure::told(ending.exit_code(), message));
-    }
+    let is_started = launch::first_sign(run_dir, &mut trainer)
+        .map_err(|error| refused(error, Some(run_dir), terminal))?;
     if json {
         out.json(&json!({
             "event": "detached", "run": run_dir.name(), "run_dir": report::absolute(run_dir.path()),
-            "pid": trainer.pid(), "is_started": state.started.is_some(),
+            "pid": trainer.pid(), "is_started": is_started,
         }))?;
         return Ok(exit_code::OK);
     }
@@ -198,7 +153,7 @@ fn detach(
         run_dir.path().display(),
         trainer.pid()
     ))?;
-    if state.started.is_none() {
+    if !is_started {
         out.line("it is still loading")?;
     }
     let id = &run_dir.info().id;

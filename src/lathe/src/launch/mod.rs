@@ -9,6 +9,7 @@
 
 mod ending;
 mod find;
+mod start;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 pub use ending::{Ending, last_lines};
 pub use find::find_trainer;
+pub use start::{Order, StartError, first_sign, name_override, prepare, start};
 
 /// The hidden command of `lathe` that becomes the trainer.
 pub const EXEC_COMMAND: &str = "__exec-trainer";
@@ -100,6 +102,16 @@ impl Trainer {
             // The only failure is that it has ended already, which `ending` tells.
             let _ = kill_process(pid, signal);
         }
+    }
+
+    /// Leaves it to itself. While this program lives, its end is still collected, since a process that has ended and is
+    /// not collected looks alive.
+    pub fn leave(self) {
+        let mut child = self.child;
+        // Ends with the trainer, or with this program: there is nothing to join.
+        let _ = std::thread::Builder::new()
+            .name("reaper".to_owned())
+            .spawn(move || child.wait());
     }
 
     /// Ends it and whatever it started.

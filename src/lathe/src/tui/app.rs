@@ -331,6 +331,15 @@ impl App {
                     let jump = PageMessage::Logs(pages::logs::Message::JumpTo { elapsed_ms });
                     effects.extend(self.message(Message::Page(jump)));
                 }
+                super::shared::Wish::ShowOn(key, page) => {
+                    effects.extend(self.show_run(key));
+                    effects.extend(self.go(page));
+                }
+                super::shared::Wish::Launch(path) => {
+                    effects.extend(self.go(PageId::Launch));
+                    let prepare = PageMessage::Launch(pages::launch::Message::Prepare(path));
+                    effects.extend(self.message(Message::Page(prepare)));
+                }
                 super::shared::Wish::Again(key) => {
                     effects.extend(self.go(PageId::Launch));
                     let again = PageMessage::Launch(pages::launch::Message::Again(key));

@@ -274,6 +274,10 @@ pub enum Wish {
     LogAt(f64),
     /// Prepare this run's experiment on page Launch.
     Again(RunKey),
+    /// Prepare this experiment on page Launch.
+    Launch(PathBuf),
+    /// Make this the current run and bring a page to the front.
+    ShowOn(RunKey, PageId),
 }
 
 impl Shared {

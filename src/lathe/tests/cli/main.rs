@@ -10,6 +10,7 @@ mod fake_trainer;
 mod golden;
 mod harness;
 mod interrupt;
+mod launching;
 mod run;
 mod runs;
 mod screen;

@@ -1,47 +1,651 @@
 //! Starting runs, sweeps and the queue; live control of a running run.
+//!
+//! ```text
+//!  experiment or run ─► Form (overrides, checked) ─► plan (grid, zip) ─► Queue, K at a time ─► job: launch::start
+//! ```
+//! A run that has started is a process of its own; what still waits in the queue ends with the workbench, which asks before
+//! it leaves.
+
+mod control;
+mod draw;
+mod draw_control;
+mod dry_run;
+mod form;
+mod jobs;
+mod queue;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod typing;
+
+use std::path::{Path, PathBuf};
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use runlog::control::{Command as Asked, KNOBS};
 
+use super::config::files::Found;
 use super::{Input, Page, PageId};
-use crate::tui::action::{self, Effect};
+use crate::launch::{self, Job, Order};
+use crate::tui::action::{self, Effect, PageMessage};
 use crate::tui::bindings::{Binding, Context, bind};
-use crate::tui::shared::Shared;
-use crate::tui::widgets::empty;
+use crate::tui::modal::Confirm;
+use crate::tui::shared::{Notice, Problem, RunKey, Shared, Wish};
+use crate::tui::widgets::field::Field;
+use crate::tui::widgets::list::{ListState, Move};
+
+use control::Control;
+use dry_run::DryRun;
+use form::{Form, Row, Source};
+use jobs::{again_job, list_job, read_job, reason};
+use queue::{Queue, Stage};
+use sweep::{Combine, Planned};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    Top,
+    Move(Move),
+    Open,
+    Add,
+    Remove,
+    Choose,
+    Undo,
+    Start,
+    /// After the question whether so many are meant.
+    StartAll,
+    DryRun,
+    Record,
+    NextPane,
+    PreviousPane,
+    Edit,
+    ClearDone,
+    Refresh,
+    Pause,
+    Resume,
+    Step,
+    Checkpoint,
+    Stop,
+    /// After the question.
+    StopNow,
 }
 
 /// Answers to this page's jobs.
 #[derive(Debug)]
 pub enum Message {
     /// Prepare the experiment of this run.
-    Again(crate::tui::shared::RunKey),
+    Again(RunKey),
+    /// Prepare this experiment.
+    Prepare(PathBuf),
+    Listed(Result<Vec<Found>, String>),
+    Read(Result<Source, String>),
+    Checked {
+        id: u64,
+        outcome: DryRun,
+    },
+    Started {
+        id: u64,
+        outcome: Result<RunKey, String>,
+    },
+    /// What a run said to a request.
+    Controlled {
+        key: RunKey,
+        ask: control::Ask,
+        told: control::Told,
+    },
 }
 
 const HERE: Context = Context::Page(PageId::Launch);
 
+const fn row(
+    id: &'static str,
+    keys: &'static [&'static str],
+    command: Command,
+    help: &'static str,
+    hint: &'static str,
+) -> Binding {
+    bind(id, keys, HERE, action::Command::Launch(command), help, hint)
+}
+
 #[rustfmt::skip]
 pub const BINDINGS: &[Binding] = &[
-    bind("launch.top", &["g g", "home"], HERE, action::Command::Launch(Command::Top), "first line", ""),
+    row("launch.open", &["enter"], Command::Open, "change the line; of the queue: show the run", "change"),
+    row("launch.start", &["s"], Command::Start, "start the run, or queue the runs of a sweep", "start"),
+    row("launch.dry_run", &["d"], Command::DryRun, "dry run: try model, data, tools and scorer without starting", "dry run"),
+    row("launch.add", &["a"], Command::Add, "add an override: a.b=v, a.b={v,w} or a.b=range(1,9,2) to sweep", "override"),
+    row("launch.remove", &["x", "delete"], Command::Remove, "take the override out; of the queue: what has not started", "remove"),
+    row("launch.undo", &["u"], Command::Undo, "undo the last change of the form", ""),
+    row("launch.choose", &["o"], Command::Choose, "choose the experiment to start", "experiment"),
+    row("launch.record", &["O"], Command::Record, "start the current run's experiment again, with changes", ""),
+    row("launch.edit", &["E"], Command::Edit, "edit the experiment on page Config", ""),
+    row("launch.pane", &["tab"], Command::NextPane, "next pane: start, queue, control", "pane"),
+    row("launch.pane_back", &["shift-tab"], Command::PreviousPane, "pane before", ""),
+    row("control.pause", &["p"], Command::Pause, "control: train no further step until resumed", "pause"),
+    row("control.resume", &["r"], Command::Resume, "control: go on training", "resume"),
+    row("control.step", &["n"], Command::Step, "control: train one step, then be paused", ""),
+    row("control.checkpoint", &["c"], Command::Checkpoint, "control: write a checkpoint now", ""),
+    row("control.stop", &["X"], Command::Stop, "control: stop after this step, with a checkpoint (asks first)", ""),
+    row("control.refresh", &["R"], Command::Refresh, "control: ask the run again how it stands", ""),
+    row("launch.clear", &["C"], Command::ClearDone, "take what has ended out of the queue's list", ""),
+    row("launch.down", &["j", "down"], Command::Move(Move::Down), "down", ""),
+    row("launch.up", &["k", "up"], Command::Move(Move::Up), "up", ""),
+    row("launch.half_down", &["ctrl-d", "pgdn"], Command::Move(Move::HalfPageDown), "half a page down", ""),
+    row("launch.half_up", &["ctrl-u", "pgup"], Command::Move(Move::HalfPageUp), "half a page up", ""),
+    row("launch.top", &["g g", "home"], Command::Move(Move::First), "first line", ""),
+    row("launch.bottom", &["G", "end"], Command::Move(Move::Last), "last line", ""),
 ];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Pane {
+    #[default]
+    Start,
+    Queue,
+    Control,
+}
+
+impl Pane {
+    const ALL: [Self; 3] = [Self::Start, Self::Queue, Self::Control];
+
+    fn step(self, by: usize) -> Self {
+        Self::ALL[(self as usize + by) % Self::ALL.len()]
+    }
+}
+
+/// What is being typed.
+#[derive(Debug, Default)]
+enum Mode {
+    #[default]
+    None,
+    Name(Field),
+    AtOnce(Field),
+    Override(typing::OverrideField),
+    Knob(control::KnobField),
+    /// An experiment from the list.
+    Choose(ListState),
+}
 
 #[derive(Debug, Default)]
 pub struct Launch {
-    scroll: usize,
+    form: Form,
+    rows: ListState,
+    pane: Pane,
+    mode: Mode,
+    queue: Queue,
+    queue_list: ListState,
+    control: Control,
+    files: Option<Result<Vec<Found>, String>>,
+    dry_run: Option<DryRun>,
+    /// Of the newest dry run; older answers are passed over.
+    dry_run_id: u64,
 }
 
 impl Page for Launch {
-    fn update(&mut self, input: Input<'_>, _shared: &mut Shared) -> Vec<Effect> {
-        if let Input::Command(action::Command::Launch(Command::Top)) = input {
-            self.scroll = 0;
+    fn update(&mut self, input: Input<'_>, shared: &mut Shared) -> Vec<Effect> {
+        match input {
+            Input::Command(action::Command::Launch(command)) => self.command(command, shared),
+            Input::Key(key) => self.typed(key, shared),
+            Input::Paste(pasted) => {
+                self.pasted(pasted);
+                Vec::new()
+            }
+            Input::Mouse(event, area) => self.mouse(event, area, shared),
+            Input::Shown => {
+                let mut effects = self.control.ask_status_of_current(shared);
+                if self.form.source.is_none() {
+                    effects.push(list_job(shared));
+                }
+                effects
+            }
+            Input::Message(PageMessage::Launch(message)) => self.message(message, shared),
+            Input::DataChanged => {
+                let mut effects = self.control.look(shared);
+                if self.queue.look(&shared.runs) {
+                    effects.extend(self.start_due(shared));
+                }
+                effects
+            }
+            Input::Command(_) | Input::Message(_) => Vec::new(),
+        }
+    }
+
+    fn draw(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
+        draw::page(self, shared, frame, area);
+    }
+
+    fn is_typing(&self) -> bool {
+        !matches!(self.mode, Mode::None)
+    }
+
+    fn back(&mut self, _shared: &mut Shared) -> bool {
+        if self.dry_run.take().is_some() {
+            return true;
+        }
+        let is_away = self.pane != Pane::Start;
+        self.pane = Pane::Start;
+        is_away
+    }
+
+    fn copied(&self, _shared: &Shared) -> Option<(String, String)> {
+        let source = self.form.source.as_ref()?;
+        let plan = self.form.plan.as_ref().ok()?;
+        let lines: Vec<String> = plan
+            .iter()
+            .map(|planned| command_line(&self.order(source, planned, Path::new(""))).join(" "))
+            .collect();
+        let what = match lines.len() {
+            1 => "the command that starts it".to_owned(),
+            count => format!("the {count} commands that start them"),
+        };
+        Some((lines.join("\n"), what))
+    }
+
+    fn unsaved(&self) -> Option<String> {
+        let waiting = self.queue.waiting();
+        let runs = if waiting == 1 { "run" } else { "runs" };
+        (waiting > 0).then(|| {
+            format!("{waiting} queued {runs} not started yet: the queue ends with the workbench (what has started goes on)")
+        })
+    }
+
+    fn status(&self, _shared: &Shared) -> String {
+        match (self.queue.going(), self.queue.waiting()) {
+            (0, 0) => String::new(),
+            (going, waiting) => format!("queue: {going} going, {waiting} waiting"),
+        }
+    }
+}
+
+impl Launch {
+    fn command(&mut self, command: Command, shared: &mut Shared) -> Vec<Effect> {
+        match command {
+            Command::Move(by) => self.go(by, draw::body_rows(shared)),
+            Command::NextPane => self.pane = self.pane.step(1),
+            Command::PreviousPane => self.pane = self.pane.step(Pane::ALL.len() - 1),
+            Command::Open => return self.open(shared),
+            Command::Add => {
+                self.pane = Pane::Start;
+                self.mode = Mode::Override(typing::OverrideField::new(None, String::new()));
+            }
+            Command::Remove => return self.remove(shared),
+            Command::Undo => {
+                if !self.form.undo() {
+                    shared.say(Notice::caution("nothing to undo"));
+                }
+            }
+            Command::Choose => {
+                self.pane = Pane::Start;
+                self.mode = Mode::Choose(ListState::default());
+                return vec![list_job(shared)];
+            }
+            Command::Record => match shared.current.clone() {
+                Some(key) => return vec![again_job(&key, shared)],
+                None => shared.say(Notice::caution("no run is chosen: page 1, enter")),
+            },
+            Command::Edit => match &self.form.source {
+                Some(source) => shared.wish = Some(Wish::Edit(source.path.clone())),
+                None => shared.say(Notice::caution("choose an experiment first: o")),
+            },
+            Command::DryRun => return self.try_out(shared),
+            Command::Start => return self.start(false, shared),
+            Command::StartAll => return self.start(true, shared),
+            Command::ClearDone => self.queue.clear_done(),
+            Command::Refresh => {
+                self.pane = Pane::Control;
+                if let Some(reason) = control::why_not(shared) {
+                    shared.say(Notice::caution(reason));
+                }
+                return self.control.ask_status(shared);
+            }
+            Command::Pause => return self.ask(Asked::Pause, shared),
+            Command::Resume => return self.ask(Asked::Resume, shared),
+            Command::Step => return self.ask(Asked::Step, shared),
+            Command::Checkpoint => return self.ask(Asked::Checkpoint, shared),
+            Command::Stop => {
+                self.pane = Pane::Control;
+                match control::why_not(shared) {
+                    Some(reason) => shared.say(Notice::caution(reason)),
+                    None if shared.refuse_when_read_only("stopping a run") => {}
+                    None => shared.wish = Some(Wish::Confirm(control::stop_question(shared))),
+                }
+            }
+            Command::StopNow => return self.ask(Asked::Stop, shared),
         }
         Vec::new()
     }
 
-    fn draw(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
-        empty::draw(shared, frame, area, "This page is being built", "");
+    fn ask(&mut self, command: Asked, shared: &mut Shared) -> Vec<Effect> {
+        self.pane = Pane::Control;
+        self.control.command(command, shared)
+    }
+
+    fn go(&mut self, by: Move, visible: usize) {
+        match self.pane {
+            Pane::Start => {
+                let length = self.form.rows().len();
+                self.rows.go(by, length, visible);
+            }
+            Pane::Queue => {
+                let length = self.queue.items().len();
+                self.queue_list.go(by, length, visible);
+            }
+            Pane::Control => self.control.list.go(by, KNOBS.len(), visible),
+        }
+    }
+
+    /// The line of the form under the cursor.
+    fn row(&self) -> Row {
+        let rows = self.form.rows();
+        rows[self.rows.selected(rows.len())]
+    }
+
+    fn open(&mut self, shared: &mut Shared) -> Vec<Effect> {
+        if self.pane == Pane::Control {
+            if shared.refuse_when_read_only("setting a knob") {
+                return Vec::new();
+            }
+            match self.control.knob_field(shared) {
+                Ok(field) => self.mode = Mode::Knob(field),
+                Err(reason) => shared.say(Notice::caution(reason)),
+            }
+            return Vec::new();
+        }
+        if self.pane == Pane::Queue {
+            let items = self.queue.items();
+            match items
+                .get(self.queue_list.selected(items.len()))
+                .map(|item| &item.stage)
+            {
+                Some(Stage::Running(key) | Stage::Ended(key, _)) => {
+                    shared.wish = Some(Wish::ShowOn(key.clone(), PageId::Live));
+                }
+                Some(Stage::Failed(reason)) => {
+                    let help = "mend what it names, then start it again (s)";
+                    shared.wish = Some(Wish::Problem(Problem::new(
+                        "It did not start",
+                        reason,
+                        help,
+                    )));
+                }
+                Some(Stage::Waiting | Stage::Starting) => {
+                    shared.say(Notice::caution(
+                        "it has not started yet; x takes a waiting one out",
+                    ));
+                }
+                None => shared.say(Notice::caution("the queue is empty; s starts a run")),
+            }
+            return Vec::new();
+        }
+        match self.row() {
+            Row::Experiment => return self.command(Command::Choose, shared),
+            Row::Name => self.mode = Mode::Name(Field::new(self.form.choices().name.clone())),
+            Row::Target => shared.say(Notice::good(
+                "runs start on this machine; other targets come later",
+            )),
+            Row::Override(at) => {
+                let text = self.form.choices().overrides[at].clone();
+                self.mode = Mode::Override(typing::OverrideField::new(Some(at), text));
+            }
+            Row::Add => return self.command(Command::Add, shared),
+            Row::Combine => self.form.change(|choices| {
+                choices.combine = match choices.combine {
+                    Combine::Grid => Combine::Zip,
+                    Combine::Zip => Combine::Grid,
+                };
+            }),
+            Row::AtOnce => {
+                self.mode = Mode::AtOnce(Field::new(self.form.choices().at_once.to_string()));
+            }
+        }
+        Vec::new()
+    }
+
+    fn remove(&mut self, shared: &mut Shared) -> Vec<Effect> {
+        if self.pane == Pane::Control {
+            shared.say(Notice::caution("nothing to take out here; X stops the run"));
+            return Vec::new();
+        }
+        if self.pane == Pane::Queue {
+            let at = self.queue_list.selected(self.queue.items().len());
+            if !self.queue.cancel(at) {
+                shared.say(Notice::caution(
+                    "only what waits can be taken out; a started run is stopped by itself",
+                ));
+            }
+            return Vec::new();
+        }
+        match self.row() {
+            Row::Override(at) => {
+                self.form.change(|choices| {
+                    choices.overrides.remove(at);
+                });
+                shared.say(Notice::good("taken out; u brings it back"));
+            }
+            Row::Name => self.form.change(|choices| choices.name.clear()),
+            _ => shared.say(Notice::caution("only an override can be taken out")),
+        }
+        Vec::new()
+    }
+
+    /// Why nothing can be started or tried now.
+    fn source_to_start(&self, shared: &mut Shared) -> Option<(Source, Vec<Planned>)> {
+        let Some(source) = &self.form.source else {
+            shared.say(Notice::caution("choose an experiment first: o"));
+            return None;
+        };
+        match &self.form.plan {
+            Ok(plan) => Some((source.clone(), plan.clone())),
+            Err(reason) => {
+                shared.say(Notice::bad(reason.clone()));
+                None
+            }
+        }
+    }
+
+    fn try_out(&mut self, shared: &mut Shared) -> Vec<Effect> {
+        let Some((source, plan)) = self.source_to_start(shared) else {
+            return Vec::new();
+        };
+        self.dry_run_id += 1;
+        self.pane = Pane::Start;
+        self.dry_run = Some(DryRun::Going);
+        let id = self.dry_run_id;
+        vec![Effect::job("dry run", move || {
+            let outcome = dry_run::carry_out(&source, &plan);
+            answer(Message::Checked { id, outcome })
+        })]
+    }
+
+    fn start(&mut self, is_confirmed: bool, shared: &mut Shared) -> Vec<Effect> {
+        if shared.refuse_when_read_only("starting runs") {
+            return Vec::new();
+        }
+        let Some((source, plan)) = self.source_to_start(shared) else {
+            return Vec::new();
+        };
+        if self.form.errors() > 0 {
+            shared.say(Notice::bad("it cannot run: see the errors below the form"));
+            return Vec::new();
+        }
+        if plan.len() > 1 && !is_confirmed {
+            shared.wish = Some(Wish::Confirm(self.question(&plan)));
+            return Vec::new();
+        }
+        let Some(root) = shared.project.runs_roots.first().cloned() else {
+            shared.say(Notice::bad("there is no runs directory to start in"));
+            return Vec::new();
+        };
+        for planned in &plan {
+            let order = self.order(&source, planned, &root);
+            let name = self.form.run_name(planned);
+            self.queue.push(name, order, plan.len() == 1);
+        }
+        let waits = self.queue.going() >= self.form.choices().at_once;
+        shared.say(Notice::good(match (plan.len(), waits) {
+            (1, false) => format!("starting {}", self.form.run_name(&plan[0])),
+            (1, true) => "queued: it starts when the run before has ended".to_owned(),
+            (count, _) => format!("queued {count} runs"),
+        }));
+        if plan.len() > 1 || waits {
+            self.pane = Pane::Queue;
+        }
+        self.start_due(shared)
+    }
+
+    fn question(&self, plan: &[Planned]) -> Confirm {
+        let at_once = self.form.choices().at_once;
+        let mut names: Vec<String> = plan
+            .iter()
+            .take(6)
+            .map(|planned| format!("  {}", self.form.run_name(planned)))
+            .collect();
+        if plan.len() > names.len() {
+            names.push(format!("  and {} more", plan.len() - names.len()));
+        }
+        Confirm {
+            title: format!("Start {} runs?", plan.len()),
+            body: format!(
+                "{}\n\n{at_once} at a time. The queue belongs to this workbench: runs that have started go on when it is \
+                 left, those still waiting do not start.",
+                names.join("\n")
+            ),
+            yes: 'y',
+            yes_label: "queue them".to_owned(),
+            command: action::Command::Launch(Command::StartAll),
+        }
+    }
+
+    fn order(&self, source: &Source, planned: &Planned, root: &Path) -> Order {
+        let is_named = !self.form.choices().name.is_empty() || !planned.label.is_empty();
+        let mut order = Order {
+            job: Job::Run,
+            experiment: source.path.clone(),
+            overrides: planned.overrides.clone(),
+            name: is_named.then(|| self.form.run_name(planned)),
+            runs_root: root.to_owned(),
+            parent: source.parent.as_ref().map(|(id, _)| id.clone()),
+            command: Vec::new(),
+        };
+        order.command = command_line(&order);
+        order
+    }
+
+    /// Starts what has room now.
+    fn start_due(&mut self, _shared: &mut Shared) -> Vec<Effect> {
+        let due = self.queue.due(self.form.choices().at_once);
+        due.into_iter()
+            .map(|(id, order)| {
+                Effect::job("start run", move || {
+                    let outcome = launch::start(order)
+                        .map(|run_dir| RunKey::new(run_dir.path()))
+                        .map_err(|error| reason(&error));
+                    answer(Message::Started { id, outcome })
+                })
+            })
+            .collect()
+    }
+
+    fn message(&mut self, message: &mut Message, shared: &mut Shared) -> Vec<Effect> {
+        match message {
+            Message::Again(key) => return vec![again_job(key, shared)],
+            Message::Prepare(path) => return vec![read_job(path, shared)],
+            Message::Listed(result) => {
+                self.files = Some(std::mem::replace(result, Ok(Vec::new())));
+            }
+            Message::Read(Ok(source)) => {
+                self.dry_run = None;
+                self.pane = Pane::Start;
+                shared.say(Notice::good(format!("{}: s starts it", source.name)));
+                self.form.take(source.clone());
+            }
+            Message::Read(Err(reason)) => {
+                let help = "press o for the list of experiments";
+                shared.wish = Some(Wish::Problem(Problem::new(
+                    "The experiment cannot be read",
+                    reason.clone(),
+                    help,
+                )));
+            }
+            Message::Checked { id, outcome } => {
+                if *id == self.dry_run_id && self.dry_run.is_some() {
+                    self.dry_run = Some(std::mem::replace(outcome, DryRun::Going));
+                }
+            }
+            Message::Controlled { key, ask, told } => {
+                return self.control.answered(key, ask, told, shared);
+            }
+            Message::Started { id, outcome } => {
+                let outcome = std::mem::replace(outcome, Err(String::new()));
+                return self.started(*id, outcome, shared);
+            }
+        }
+        Vec::new()
+    }
+
+    fn started(
+        &mut self,
+        id: u64,
+        outcome: Result<RunKey, String>,
+        shared: &mut Shared,
+    ) -> Vec<Effect> {
+        let failed = outcome.as_ref().err().cloned();
+        let key = outcome.as_ref().ok().cloned();
+        let Some(item) = self.queue.started(id, outcome) else {
+            return Vec::new();
+        };
+        let (name, is_alone) = (item.name.clone(), item.is_alone);
+        match (key, failed) {
+            (Some(key), _) => {
+                shared.say(Notice::good(format!(
+                    "{name} runs; it goes on without the workbench"
+                )));
+                if is_alone {
+                    shared.wish = Some(Wish::ShowOn(key, PageId::Live));
+                }
+            }
+            (None, Some(reason)) if is_alone => {
+                let help = "d tries the experiment without starting it";
+                shared.wish = Some(Wish::Problem(Problem::new(
+                    format!("{name} did not start"),
+                    reason,
+                    help,
+                )));
+            }
+            (None, _) => shared.say(Notice::bad(format!(
+                "{name} did not start; enter on it says why"
+            ))),
+        }
+        let mut effects = vec![Effect::RefreshRuns];
+        effects.extend(self.start_due(shared));
+        effects
+    }
+}
+
+fn answer(message: Message) -> action::Message {
+    action::Message::Page(PageMessage::Launch(message))
+}
+
+/// What a person would type to start the same run.
+fn command_line(order: &Order) -> Vec<String> {
+    let mut words = vec![
+        "lathe".to_owned(),
+        "run".to_owned(),
+        quoted(&order.experiment.display().to_string()),
+    ];
+    words.extend(order.overrides.iter().map(|text| quoted(text)));
+    if let Some(name) = &order.name {
+        words.extend(["--name".to_owned(), quoted(name)]);
+    }
+    words.push("--detach".to_owned());
+    words
+}
+
+/// For a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = !word.is_empty()
+        && word
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c));
+    if is_plain {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }

@@ -1,0 +1,356 @@
+//! Live control of the current run: what it is asked, what it answered, what may be set, and what was changed so far.
+//!
+//! Each request is a job with a connection of its own and a time-out. It comes back as soon as the run has taken the command;
+//! when it is applied, at the end of the step in progress, an event of the run says so, and the history here shows that.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crossterm::event::KeyEvent;
+use runlog::RunDir;
+use runlog::control::{
+    Answer, Client, ClientError, Command as Asked, KNOBS, Knob, KnobState, Status,
+};
+use runlog::state::{ControlRecord, Outcome};
+
+use super::{Message, answer};
+use crate::tui::action::Effect;
+use crate::tui::modal::Confirm;
+use crate::tui::shared::{Notice, RunKey, Shared};
+use crate::tui::widgets::field::{self, Field};
+use crate::tui::widgets::list::ListState;
+use crate::tui::widgets::text;
+
+/// A command that can be applied at once is answered within this; a longer step's end is told by the run's events.
+const GLANCE: Duration = Duration::from_millis(500);
+
+/// What a person asks of the run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ask {
+    Status,
+    Do(Asked),
+}
+
+/// How a request went.
+#[derive(Debug)]
+pub enum Told {
+    Status(Box<Status>),
+    /// In words: applied, or accepted and for when.
+    Done(String),
+    Refused(String),
+    /// The run could not be asked.
+    Failed(String),
+}
+
+#[derive(Debug, Default)]
+pub struct Control {
+    pub list: ListState,
+    /// The run that all of this is about.
+    run: Option<RunKey>,
+    pub status: Option<Status>,
+    /// Why there is no status.
+    pub problem: Option<String>,
+    /// The newest answer, with whether it is good.
+    pub told: Option<(bool, String)>,
+    /// Requests that have not come back.
+    pub waiting: usize,
+    /// Changes of the run that the status has taken in.
+    seen_controls: usize,
+}
+
+/// A value being typed for a knob.
+#[derive(Debug)]
+pub struct KnobField {
+    pub knob: &'static Knob,
+    pub field: Field,
+    pub problem: Option<String>,
+}
+
+/// What a key did to a knob's field.
+pub enum KnobAnswer {
+    Stay,
+    Cancelled,
+    Set(Asked),
+}
+
+impl KnobField {
+    pub fn new(knob: &'static Knob, value: Option<f64>) -> Self {
+        Self {
+            knob,
+            field: Field::new(value.map(|value| value.to_string()).unwrap_or_default()),
+            problem: None,
+        }
+    }
+
+    fn command(&self) -> Result<Asked, String> {
+        let typed = self.field.text().trim();
+        let value: f64 = typed
+            .parse()
+            .map_err(|_| format!("`{typed}` is no number; {}", self.knob.range()))?;
+        Asked::set(self.knob.key, value)
+    }
+
+    pub fn key(&mut self, key: KeyEvent) -> KnobAnswer {
+        match self.field.key(key) {
+            field::Outcome::Cancelled => return KnobAnswer::Cancelled,
+            field::Outcome::Accepted => match self.command() {
+                Ok(command) => return KnobAnswer::Set(command),
+                Err(reason) => self.problem = Some(reason),
+            },
+            field::Outcome::Changed => self.problem = self.command().err(),
+            field::Outcome::Kept | field::Outcome::Unused => {}
+        }
+        KnobAnswer::Stay
+    }
+
+    pub fn paste(&mut self, pasted: &str) {
+        self.field.paste(pasted);
+        self.problem = self.command().err();
+    }
+}
+
+/// Why the current run cannot be controlled now; None: it can.
+pub fn why_not(shared: &Shared) -> Option<String> {
+    let Some(key) = &shared.current else {
+        return Some("no run is chosen: page 1, enter".to_owned());
+    };
+    if shared.replay.is_some() {
+        return Some("this is a replay; P goes back to the run's end".to_owned());
+    }
+    match shared.runs.find(key) {
+        Some(entry) if entry.state_word() == "running" => None,
+        Some(entry) => Some(format!(
+            "{} is not running: {}",
+            key.name(),
+            entry.state_word()
+        )),
+        // Outside of the roots: its own events say whether it has ended.
+        None => match shared.current_run().map(|run| &run.state.ended) {
+            Some(None) => None,
+            _ => Some(format!("{} has ended", key.name())),
+        },
+    }
+}
+
+impl Control {
+    /// Asks for the status when the run is another one or was changed.
+    pub fn look(&mut self, shared: &Shared) -> Vec<Effect> {
+        let controls = shared
+            .current_run()
+            .map_or(0, |run| run.state.controls.len());
+        let is_same = self.run == shared.current && self.seen_controls == controls;
+        if is_same {
+            return Vec::new();
+        }
+        if self.run != shared.current {
+            *self = Self {
+                run: shared.current.clone(),
+                ..Self::default()
+            };
+        }
+        self.seen_controls = controls;
+        self.ask_status(shared)
+    }
+
+    /// The page comes to the front: what it shows of the run may be old.
+    pub fn ask_status_of_current(&mut self, shared: &Shared) -> Vec<Effect> {
+        let effects = self.look(shared);
+        if effects.is_empty() {
+            return self.ask_status(shared);
+        }
+        effects
+    }
+
+    pub fn ask_status(&mut self, shared: &Shared) -> Vec<Effect> {
+        if why_not(shared).is_some() {
+            self.status = None;
+            self.problem = None;
+            return Vec::new();
+        }
+        self.ask(Ask::Status, shared)
+    }
+
+    /// Sends a command to the current run, or says why not.
+    pub fn command(&mut self, command: Asked, shared: &mut Shared) -> Vec<Effect> {
+        if shared.refuse_when_read_only("controlling a run") {
+            return Vec::new();
+        }
+        if let Some(reason) = why_not(shared) {
+            shared.say(Notice::caution(reason));
+            return Vec::new();
+        }
+        shared.say(Notice::good(format!("asked: {command}")));
+        self.ask(Ask::Do(command), shared)
+    }
+
+    fn ask(&mut self, ask: Ask, shared: &Shared) -> Vec<Effect> {
+        let Some(key) = shared.current.clone() else {
+            return Vec::new();
+        };
+        self.waiting += 1;
+        vec![Effect::job("control run", move || {
+            let told = carry_out(key.path(), &ask);
+            answer(Message::Controlled { key, ask, told })
+        })]
+    }
+
+    /// An answer came; one of another run is passed over.
+    pub fn answered(
+        &mut self,
+        key: &RunKey,
+        ask: &Ask,
+        told: &Told,
+        shared: &mut Shared,
+    ) -> Vec<Effect> {
+        if self.run.as_ref() != Some(key) {
+            return Vec::new();
+        }
+        self.waiting = self.waiting.saturating_sub(1);
+        match told {
+            Told::Status(status) => {
+                self.status = Some((**status).clone());
+                self.problem = None;
+                return Vec::new();
+            }
+            Told::Failed(reason) if *ask == Ask::Status => {
+                self.status = None;
+                self.problem = Some(reason.clone());
+                return Vec::new();
+            }
+            Told::Done(words) => {
+                self.told = Some((true, words.clone()));
+                shared.say(Notice::good(words.clone()));
+            }
+            Told::Refused(reason) | Told::Failed(reason) => {
+                self.told = Some((false, reason.clone()));
+                shared.say(Notice::bad(reason.clone()));
+            }
+        }
+        self.ask_status(shared)
+    }
+
+    pub fn knob_state(&self, knob: &Knob) -> Option<&KnobState> {
+        let status = self.status.as_ref()?;
+        status.knobs.iter().find(|state| state.key == knob.key)
+    }
+
+    /// The field for the knob under the cursor, or why it cannot be set.
+    pub fn knob_field(&self, shared: &Shared) -> Result<KnobField, String> {
+        if let Some(reason) = why_not(shared) {
+            return Err(reason);
+        }
+        let knob = &KNOBS[self.list.selected(KNOBS.len())];
+        match self.knob_state(knob) {
+            Some(state) => match &state.why_not {
+                Some(reason) => Err(format!("{}: {reason}", knob.name)),
+                None => Ok(KnobField::new(knob, state.value.map(|value| value.0))),
+            },
+            None => Err(self
+                .problem
+                .clone()
+                .unwrap_or_else(|| "the run has not told its values yet; R asks again".to_owned())),
+        }
+    }
+}
+
+/// The question before a run is stopped.
+pub fn stop_question(shared: &Shared) -> Confirm {
+    let name = shared
+        .current
+        .as_ref()
+        .map(RunKey::name)
+        .unwrap_or_default();
+    Confirm {
+        title: "Stop the run?".to_owned(),
+        body: format!(
+            "{name}\n\nIt ends after the step in progress and writes a checkpoint first. A stopped run does not go on by \
+             itself."
+        ),
+        yes: 'y',
+        yes_label: "stop it".to_owned(),
+        command: crate::tui::action::Command::Launch(super::Command::StopNow),
+    }
+}
+
+fn carry_out(run: &Path, ask: &Ask) -> Told {
+    let run_dir = match RunDir::open(run) {
+        Ok(run_dir) => run_dir,
+        Err(error) => return Told::Failed(error.to_string()),
+    };
+    let asked = || -> Result<Told, ClientError> {
+        let mut client = Client::connect(&run_dir, &Client::name("lathe"))?;
+        let command = match ask {
+            Ask::Status => return Ok(Told::Status(Box::new(client.status()?))),
+            Ask::Do(command) => command,
+        };
+        let (id, first) = client.ask(command.clone())?;
+        let last = if first.is_last() {
+            first
+        } else {
+            match client.wait(id, GLANCE) {
+                Ok(last) => last,
+                // A step goes on, or the run is ending as it was told to.
+                Err(ClientError::Silent { .. } | ClientError::Closed { .. }) => first,
+                Err(error) => return Err(error),
+            }
+        };
+        Ok(match last {
+            Answer::Applied { applied, .. } => {
+                let words = match (&applied.note, applied.from, applied.to) {
+                    (Some(note), _, _) => format!("{command}: {note}"),
+                    (None, Some(from), Some(to)) => format!(
+                        "{command}: {} before, {} from step {}",
+                        text::number(from.0),
+                        text::number(to.0),
+                        applied.from_step.unwrap_or(applied.step)
+                    ),
+                    _ => format!("{command}: done after step {}", applied.step),
+                };
+                Told::Done(words)
+            }
+            Answer::Accepted { when, .. } => {
+                Told::Done(format!("{command}: accepted, applies {when}"))
+            }
+            Answer::Refused { reason, .. } => {
+                Told::Refused(format!("{command} was refused: {reason}"))
+            }
+            Answer::Status { .. } | Answer::Unknown => {
+                Told::Done(format!("{command}: answered in words of a newer version"))
+            }
+        })
+    };
+    asked().unwrap_or_else(|error| Told::Failed(error.to_string()))
+}
+
+/// One line of the history: `step 12  set actor.optim.lr 1e-6 -> 1e-5 from step 13  by ana@laptop`.
+pub fn record_line(record: &ControlRecord, arrow: &str) -> String {
+    let what = match &record.knob {
+        Some(key) => {
+            let name = runlog::control::find_knob(key).map_or(key.as_str(), |knob| knob.name);
+            format!("{} {name}", record.command)
+        }
+        None => record.command.clone(),
+    };
+    let outcome = match &record.outcome {
+        Outcome::Applied {
+            from: Some(from),
+            to: Some(to),
+            from_step,
+        } => {
+            let step = from_step.map_or_else(String::new, |step| format!(" from step {step}"));
+            format!(
+                " {} {arrow} {}{step}",
+                text::number(from.0),
+                text::number(to.0)
+            )
+        }
+        Outcome::Applied { .. } => String::new(),
+        Outcome::Refused { reason, .. } => format!(" refused: {reason}"),
+    };
+    format!(
+        "{} step {}: {what}{outcome}, by {}",
+        text::clock(record.elapsed_ms),
+        record.step,
+        record.who
+    )
+}

@@ -1,0 +1,66 @@
+//! Reading experiments, and the words for a start that failed.
+
+use std::path::Path;
+
+use super::super::config::{files, short_name};
+use super::form::Source;
+use super::{Message, answer};
+use crate::launch::StartError;
+use crate::tui::action::Effect;
+use crate::tui::shared::{RunKey, Shared};
+
+pub(super) fn list_job(shared: &Shared) -> Effect {
+    let folder = shared.project.experiments.clone();
+    Effect::job("list experiments", move || {
+        answer(Message::Listed(files::list(&folder)))
+    })
+}
+
+pub(super) fn read_job(path: &Path, shared: &Shared) -> Effect {
+    let name = short_name(path, shared);
+    let path = path.to_owned();
+    Effect::job("read experiment", move || {
+        let result = files::read(&path).map(|text| Source {
+            path,
+            name,
+            text,
+            parent: None,
+        });
+        answer(Message::Read(result))
+    })
+}
+
+pub(super) fn again_job(key: &RunKey, shared: &Shared) -> Effect {
+    let run = key.name();
+    let id = shared
+        .runs
+        .find(key)
+        .map(|entry| entry.info.id.clone())
+        .or_else(|| Some(shared.open.get(key)?.info.as_ref()?.id.clone()))
+        .unwrap_or_else(|| run.clone());
+    let path = key.path().join("experiment.yaml");
+    Effect::job("read experiment", move || {
+        let result = files::read(&path).map(|text| Source {
+            name: format!("the experiment of {run}"),
+            path,
+            text,
+            parent: Some((id, run)),
+        });
+        answer(Message::Read(result))
+    })
+}
+
+/// Why a run did not start, with everything that is missing or the end of its log.
+pub(super) fn reason(error: &StartError) -> String {
+    let lines: Vec<String> = match error {
+        StartError::MissingInputs { findings } => findings
+            .iter()
+            .map(|finding| format!("{}: {}", finding.area, finding.message))
+            .collect(),
+        StartError::Ended { ending } => std::iter::once(ending.explanation())
+            .chain(ending.log_lines.iter().cloned())
+            .collect(),
+        other => vec![other.to_string()],
+    };
+    lines.join("\n")
+}

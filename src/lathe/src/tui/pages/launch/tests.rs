@@ -1,0 +1,578 @@
+//! The page on its own: the form, sweeps, the queue, and screens. Real starts are tested with the program.
+
+use std::fs;
+use std::path::Path;
+
+use super::dry_run::DryRun;
+use super::queue::Stage;
+use super::{Message, Pane, answer, quoted};
+use crate::tui::action::{Action, Effect};
+use crate::tui::bindings::{self, Context};
+use crate::tui::pages::{Page, PageId};
+use crate::tui::shared::{RunEntry, RunKey};
+use crate::tui::testing::{Bench, sample_run_in, shared};
+
+const EXPERIMENT: &str = include_str!("../../../../../../experiments/quickstart.yaml");
+
+/// A bench whose project has one experiment, chosen for launch.
+struct Ready {
+    folder: tempfile::TempDir,
+    bench: Bench,
+}
+
+impl Ready {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("experiments")).unwrap();
+        fs::write(
+            folder.path().join("experiments/quickstart.yaml"),
+            EXPERIMENT,
+        )
+        .unwrap();
+        let mut shared = shared();
+        shared.project.directory = folder.path().to_owned();
+        shared.project.experiments = folder.path().join("experiments");
+        let mut bench = Bench::new(shared);
+        bench.press("6");
+        bench.run_jobs();
+        bench.press("o");
+        bench.run_jobs();
+        bench.press("enter");
+        bench.run_jobs();
+        Self { folder, bench }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.bench.press(keys);
+        self.bench.run_jobs();
+    }
+
+    fn add(&mut self, text: &str) {
+        self.bench.press("a");
+        self.bench.type_text(text);
+        self.bench.press("enter");
+    }
+
+    fn page(&self) -> &super::Launch {
+        &self.bench.app.pages.launch
+    }
+
+    fn notice(&self) -> &str {
+        let notice = self.bench.app.shared.notice.as_ref();
+        notice.map_or("", |notice| notice.text.as_str())
+    }
+
+    /// The jobs that start runs, not carried out.
+    fn starts(&mut self) -> usize {
+        let effects = std::mem::take(&mut self.bench.effects);
+        effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Job { name, .. } if name == "start run"))
+            .count()
+    }
+
+    fn started(&mut self, id: u64, outcome: Result<RunKey, String>) {
+        let message = answer(Message::Started { id, outcome });
+        self.bench.act(Action::Message(message));
+    }
+
+    fn screen(&mut self, columns: u16, rows: u16) -> String {
+        self.bench.screen(columns, rows)
+    }
+}
+
+/// A run in the list, finished.
+fn entry(folder: &Path) -> RunEntry {
+    let path = sample_run_in(folder, 3);
+    let run_dir = runlog::RunDir::open(&path).unwrap();
+    RunEntry {
+        key: RunKey::new(&path),
+        info: run_dir.info().clone(),
+        glance: runlog::state::glance(&run_dir, std::time::SystemTime::now()).ok(),
+        problem: None,
+        notes: runlog::notes::Notes::default(),
+    }
+}
+
+#[test]
+fn an_override_is_completed_checked_and_counted() {
+    let mut ready = Ready::new();
+    ready.bench.press("a");
+    ready.bench.type_text("actor.optim.l");
+    insta::assert_snapshot!(ready.screen(80, 24));
+    ready.bench.press("tab");
+    ready.bench.type_text("-1");
+    ready.bench.press("enter");
+    let screen = ready.screen(80, 24);
+    assert!(
+        screen.contains("error: lr is -1; expected >= 0"),
+        "{screen}"
+    );
+    assert!(ready.page().is_typing(), "a wrong one is not taken");
+    ready.bench.press("backspace backspace");
+    ready.bench.type_text("{1e-5,3e-5}");
+    ready.bench.press("enter");
+    assert!(!ready.page().is_typing());
+    assert_eq!(ready.page().form.run_count(), 2);
+    ready.press("u");
+    assert_eq!(ready.page().form.run_count(), 1);
+}
+
+#[test]
+fn what_is_wrong_with_the_whole_is_told_and_nothing_starts() {
+    let mut ready = Ready::new();
+    ready.add("~data.train_files");
+    let screen = ready.screen(80, 24);
+    assert!(screen.contains("It cannot run:"), "{screen}");
+    ready.bench.press("s");
+    assert_eq!(ready.starts(), 0);
+    assert!(
+        ready.notice().contains("it cannot run"),
+        "{}",
+        ready.notice()
+    );
+}
+
+#[test]
+fn a_sweep_asks_queues_and_keeps_to_the_number_at_a_time() {
+    let mut ready = Ready::new();
+    ready.add("actor.optim.lr={1e-5,3e-5}");
+    ready.add("data.seed=range(1,3)");
+    insta::assert_snapshot!("sweep_80", ready.screen(80, 24));
+    ready.bench.press("s");
+    insta::assert_snapshot!("sweep_question", ready.screen(80, 24));
+    assert_eq!(ready.starts(), 0, "not before the answer");
+    ready.bench.press("y");
+    assert_eq!(ready.starts(), 1);
+    assert_eq!(ready.page().queue.waiting(), 3);
+    let unsaved = ready.page().unsaved().unwrap();
+    assert!(
+        unsaved.starts_with("3 queued runs not started yet"),
+        "{unsaved}"
+    );
+    let folder = ready.folder.path().join("runs");
+    let entry = entry(&folder);
+    ready.started(0, Ok(entry.key.clone()));
+    assert_eq!(ready.starts(), 0, "it runs");
+    insta::assert_snapshot!("queue_80", ready.screen(80, 24));
+    insta::assert_snapshot!("queue_120", ready.screen(120, 40));
+    ready.bench.make_plain();
+    insta::assert_snapshot!("queue_plain", ready.screen(80, 24));
+    let mut list = ready.bench.app.shared.runs.clone();
+    list.entries.push(entry);
+    let listed = crate::tui::action::Message::RunsListed(list);
+    ready.bench.act(Action::Message(listed));
+    assert_eq!(ready.starts(), 1, "the next when it has finished");
+    ready.started(1, Err("no model".to_owned()));
+    assert_eq!(ready.starts(), 1, "and when one fails");
+    assert_eq!(
+        ready.page().queue.items()[1].stage,
+        Stage::Failed("no model".to_owned())
+    );
+    ready.bench.press("j j j x");
+    assert_eq!(
+        ready.page().queue.waiting(),
+        0,
+        "a waiting one is taken out"
+    );
+    assert!(ready.page().unsaved().is_none());
+}
+
+#[test]
+fn leaving_with_a_queue_asks() {
+    let mut ready = Ready::new();
+    ready.add("data.seed={1,2}");
+    ready.bench.press("s y q");
+    let screen = ready.screen(80, 24);
+    assert!(screen.contains("1 queued run not started yet"), "{screen}");
+    assert!(
+        !ready
+            .bench
+            .effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Quit))
+    );
+}
+
+#[test]
+fn a_single_run_is_shown_when_it_has_started() {
+    let mut ready = Ready::new();
+    ready.bench.press("s");
+    assert_eq!(ready.starts(), 1);
+    assert_eq!(ready.page().pane, Pane::Start);
+    let key = RunKey::new(Path::new("/project/runs/new"));
+    ready.started(0, Ok(key.clone()));
+    assert_eq!(ready.bench.app.shared.current, Some(key));
+    assert_eq!(ready.bench.app.page, PageId::Live);
+}
+
+#[test]
+fn a_run_that_does_not_start_says_why() {
+    let mut ready = Ready::new();
+    ready.bench.press("s");
+    ready.started(0, Err("cannot find lathe-trainer".to_owned()));
+    let screen = ready.screen(80, 24);
+    assert!(screen.contains("cannot find lathe-trainer"), "{screen}");
+}
+
+#[test]
+fn a_run_is_started_again_with_changes_as_its_child() {
+    let mut ready = Ready::new();
+    let run = sample_run_in(&ready.folder.path().join("runs"), 3);
+    fs::write(run.join("experiment.yaml"), EXPERIMENT).unwrap();
+    let key = RunKey::new(&run);
+    ready.bench.app.show_run(key.clone());
+    ready.press("O");
+    ready.add("data.seed=7");
+    let page = ready.page();
+    let source = page.form.source.clone().unwrap();
+    let plan = page.form.plan.clone().unwrap();
+    let order = page.order(&source, &plan[0], Path::new("runs"));
+    assert_eq!(order.experiment, run.join("experiment.yaml"));
+    assert_eq!(order.overrides, ["data.seed=7"]);
+    assert!(order.parent.is_some());
+    assert_eq!(order.name, None, "the experiment's own name");
+}
+
+#[test]
+fn a_dry_run_reads_every_run_and_tries_the_first() {
+    let mut ready = Ready::new();
+    ready.add("actor_rollout_ref.model.path=/nowhere/model");
+    ready.press("d");
+    let Some(DryRun::Done(lines)) = &ready.page().dry_run else {
+        panic!("it did not end")
+    };
+    let told: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+    assert!(
+        told.iter()
+            .any(|text| text.starts_with("model: ") && text.contains("/nowhere/model")),
+        "{told:?}"
+    );
+    assert!(ready.page().dry_run.as_ref().unwrap().errors() > Some(0));
+    ready.press("esc");
+    assert!(ready.page().dry_run.is_none());
+}
+
+#[test]
+fn an_answer_of_an_old_dry_run_is_passed_over() {
+    let mut ready = Ready::new();
+    ready.bench.press("d d");
+    let mut jobs: Vec<Effect> = std::mem::take(&mut ready.bench.effects);
+    jobs.retain(|effect| matches!(effect, Effect::Job { name, .. } if name == "dry run"));
+    let Effect::Job { work, .. } = jobs.remove(0) else {
+        unreachable!("only jobs are kept")
+    };
+    ready.bench.act(Action::Message(work()));
+    assert_eq!(ready.page().dry_run, Some(DryRun::Going));
+}
+
+#[test]
+fn nothing_starts_when_read_only() {
+    let mut ready = Ready::new();
+    ready.bench.app.shared.is_read_only = true;
+    ready.bench.press("s");
+    assert_eq!(ready.starts(), 0);
+    assert!(
+        ready.notice().starts_with("read-only"),
+        "{}",
+        ready.notice()
+    );
+}
+
+#[test]
+fn the_command_for_a_shell_is_copied() {
+    let mut ready = Ready::new();
+    ready.add("trainer.experiment_name=\"a b\"");
+    let (copied, _) = ready.page().copied(&ready.bench.app.shared).unwrap();
+    assert!(copied.starts_with("lathe run /"), "{copied}");
+    assert!(
+        copied.contains("'trainer.experiment_name=\"a b\"'"),
+        "{copied}"
+    );
+    assert_eq!(quoted("it's"), "'it'\\''s'");
+}
+
+#[test]
+fn the_form_on_the_screen() {
+    let mut ready = Ready::new();
+    ready.add("actor.optim.lr=1e-5");
+    insta::assert_snapshot!("form_80", ready.screen(80, 24));
+    insta::assert_snapshot!("form_120", ready.screen(120, 40));
+    insta::assert_snapshot!("form_40", ready.screen(40, 10));
+    ready.bench.make_plain();
+    insta::assert_snapshot!("form_plain", ready.screen(80, 24));
+}
+
+#[test]
+fn without_an_experiment_the_page_says_what_to_do() {
+    let mut bench = Bench::default();
+    bench.press("6");
+    insta::assert_snapshot!(bench.screen(80, 24));
+}
+
+#[test]
+fn every_action_in_every_state_keeps_standing() {
+    let benches: [fn() -> Bench; 4] = [
+        Bench::default,
+        || Bench::with_run(0),
+        || Bench::with_run(30),
+        || Ready::new().bench,
+    ];
+    for make in benches {
+        for binding in bindings::all() {
+            if binding.context != Context::Page(PageId::Launch) {
+                continue;
+            }
+            let mut bench = make();
+            // Nothing is really started by this.
+            bench.app.shared.is_read_only = true;
+            bench.press("6");
+            for (columns, rows) in [(80, 24), (40, 10), (12, 3)] {
+                bench.act(Action::Command(binding.command));
+                bench.run_jobs();
+                bench.press("j enter esc");
+                bench.run_jobs();
+                bench.screen(columns, rows);
+            }
+        }
+    }
+}
+
+mod control {
+    use runlog::control::{KNOBS, KnobState, Status};
+    use runlog::number::Number;
+    use runlog::state::Liveness;
+
+    use super::super::control::{Ask, Told};
+    use super::*;
+    use crate::tui::action::Message as AppMessage;
+
+    /// A bench whose current run is running, at the control pane.
+    fn running() -> (Ready, RunKey) {
+        let mut ready = Ready::new();
+        let folder = ready.folder.path().join("runs");
+        let mut entry = entry(&folder);
+        entry.glance.as_mut().unwrap().liveness = Liveness::Running;
+        // The name has a time and an id.
+        entry.key = RunKey::new(Path::new("/project/runs/20261129-100000-sample-ab120000"));
+        entry.info.id = "ab120000".to_owned();
+        let key = entry.key.clone();
+        let mut list = ready.bench.app.shared.runs.clone();
+        list.entries = vec![entry];
+        ready.bench.app.shared.runs = list;
+        ready.bench.open_run(&key.path().display().to_string(), 12);
+        ready.bench.press("tab tab");
+        ready.bench.effects.clear();
+        (ready, key)
+    }
+
+    fn told(ready: &mut Ready, key: &RunKey, ask: Ask, told: Told) {
+        let message = answer(Message::Controlled {
+            key: key.clone(),
+            ask,
+            told,
+        });
+        ready.bench.act(Action::Message(message));
+    }
+
+    fn status() -> Status {
+        Status {
+            run: "sample".to_owned(),
+            pid: 1,
+            doing: "training step 13".to_owned(),
+            step: 12,
+            total_steps: 80,
+            knobs: KNOBS
+                .iter()
+                .map(|knob| KnobState {
+                    key: knob.key.to_owned(),
+                    value: (knob.key != "critic.optim.lr").then_some(Number(0.25)),
+                    started_with: Some(Number(0.2)),
+                    why_not: (knob.key == "critic.optim.lr")
+                        .then(|| "this run has no critic".to_owned()),
+                })
+                .collect(),
+            ..Status::default()
+        }
+    }
+
+    fn asked(ready: &mut Ready) -> usize {
+        let effects = std::mem::take(&mut ready.bench.effects);
+        effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Job { name, .. } if name == "control run"))
+            .count()
+    }
+
+    #[test]
+    fn a_running_run_shows_how_it_stands_and_what_may_be_set() {
+        let (mut ready, key) = running();
+        told(
+            &mut ready,
+            &key,
+            Ask::Status,
+            Told::Status(Box::new(status())),
+        );
+        insta::assert_snapshot!("control_80", ready.screen(80, 24));
+        insta::assert_snapshot!("control_120", ready.screen(120, 40));
+        ready.bench.make_plain();
+        insta::assert_snapshot!("control_plain", ready.screen(80, 24));
+    }
+
+    #[test]
+    fn a_knob_takes_only_what_is_in_its_range() {
+        let (mut ready, key) = running();
+        told(
+            &mut ready,
+            &key,
+            Ask::Status,
+            Told::Status(Box::new(status())),
+        );
+        ready.bench.press("enter ctrl-u");
+        ready.bench.type_text("7");
+        ready.bench.press("enter");
+        assert_eq!(asked(&mut ready), 0);
+        let screen = ready.screen(80, 24);
+        assert!(screen.contains("expected 0 <= x <= 1"), "{screen}");
+        ready.bench.press("backspace");
+        ready.bench.type_text("1e-5");
+        ready.bench.press("enter");
+        assert_eq!(asked(&mut ready), 1);
+        assert!(!ready.page().is_typing());
+        // The critic's has none to set, and says why.
+        ready.bench.press("j enter");
+        assert!(
+            ready.notice().contains("this run has no critic"),
+            "{}",
+            ready.notice()
+        );
+    }
+
+    #[test]
+    fn stopping_asks_on_another_key_and_pausing_does_not() {
+        let (mut ready, key) = running();
+        told(
+            &mut ready,
+            &key,
+            Ask::Status,
+            Told::Status(Box::new(status())),
+        );
+        ready.bench.press("X");
+        assert_eq!(asked(&mut ready), 0);
+        ready.bench.press("X");
+        assert_eq!(asked(&mut ready), 0, "the same key cancels");
+        ready.bench.press("X y");
+        assert_eq!(asked(&mut ready), 1);
+        ready.bench.press("p");
+        assert_eq!(asked(&mut ready), 1);
+        let done = Told::Done("pause: done after step 12".to_owned());
+        told(
+            &mut ready,
+            &key,
+            Ask::Do(runlog::control::Command::Pause),
+            done,
+        );
+        assert_eq!(asked(&mut ready), 1, "the status is asked again");
+        assert!(ready.screen(80, 24).contains("pause: done after step 12"));
+    }
+
+    #[test]
+    fn a_run_that_does_not_run_is_not_asked_and_the_reason_is_said() {
+        let (mut ready, _) = running();
+        let mut list = ready.bench.app.shared.runs.clone();
+        list.entries[0].glance.as_mut().unwrap().liveness = Liveness::Finished;
+        ready
+            .bench
+            .act(Action::Message(AppMessage::RunsListed(list)));
+        for keys in ["p", "r", "n", "c", "X", "enter"] {
+            ready.bench.press(keys);
+            assert!(
+                ready.notice().contains("is not running: finished"),
+                "{keys}: {}",
+                ready.notice()
+            );
+        }
+        assert_eq!(asked(&mut ready), 0);
+        insta::assert_snapshot!("control_finished", ready.screen(80, 24));
+    }
+
+    #[test]
+    fn an_answer_of_another_run_is_passed_over() {
+        let (mut ready, _) = running();
+        let other = RunKey::new(Path::new("/project/runs/other"));
+        told(
+            &mut ready,
+            &other,
+            Ask::Status,
+            Told::Status(Box::new(status())),
+        );
+        assert!(!ready.screen(80, 24).contains("training step 13"));
+    }
+
+    #[test]
+    fn a_run_is_asked_and_answers_over_its_socket() {
+        use runlog::control::{Applied, Board, Command as Asked, Job, Server};
+
+        let folder = tempfile::tempdir().unwrap();
+        let run_dir =
+            runlog::RunDir::create(folder.path(), &runlog::run_dir::NewRun::default()).unwrap();
+        let (send, jobs) = std::sync::mpsc::sync_channel::<Job>(3);
+        let server = Server::start(&run_dir, Board::new(status()), move |job| {
+            send.try_send(job)
+                .map(|()| "after this step".to_owned())
+                .map_err(|_| unreachable!("three may wait"))
+        })
+        .unwrap();
+        let trainer = std::thread::spawn(move || {
+            let job = jobs.recv().unwrap();
+            let command = job.command().clone();
+            job.applied(Applied {
+                step: 12,
+                ..Applied::default()
+            });
+            command
+        });
+        let (mut ready, _) = running();
+        let key = RunKey::new(run_dir.path());
+        let mut list = ready.bench.app.shared.runs.clone();
+        list.entries[0].key = key.clone();
+        ready.bench.app.shared.runs = list;
+        ready.bench.app.show_run(key);
+        ready.bench.act(Action::Resize {
+            columns: 80,
+            rows: 24,
+        });
+        ready.press("R");
+        assert!(
+            ready
+                .screen(80, 24)
+                .contains("training step 13, 12 of 80 steps")
+        );
+        ready.press("p");
+        assert_eq!(trainer.join().unwrap(), Asked::Pause);
+        let screen = ready.screen(80, 24);
+        assert!(screen.contains("pause: done after step 12"), "{screen}");
+        drop(server);
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_reached_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = sample_run_in(folder.path(), 3);
+        let (mut ready, _) = running();
+        let key = RunKey::new(&path);
+        let mut list = ready.bench.app.shared.runs.clone();
+        list.entries[0].key = key.clone();
+        ready.bench.app.shared.runs = list;
+        ready.bench.app.show_run(key);
+        ready.bench.act(Action::Message(AppMessage::RunsListed(
+            ready.bench.app.shared.runs.clone(),
+        )));
+        ready.press("p");
+        assert!(
+            ready.notice().contains("is not running"),
+            "{}",
+            ready.notice()
+        );
+    }
+}
