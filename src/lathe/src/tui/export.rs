@@ -238,3 +238,100 @@ pub fn text(buffer: &Buffer) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::tui::testing::Bench;
+
+    /// With a run of 30 steps, in a project that is a folder of its own.
+    fn bench(folder: &Path) -> Bench {
+        let mut bench = Bench::with_run(30);
+        bench.app.shared.project.directory = folder.to_owned();
+        bench.effects.clear();
+        bench
+    }
+
+    fn files(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn each_choice_writes_a_file_of_its_own_and_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bench = bench(folder.path());
+        bench.screen(100, 30);
+        bench.press("2");
+        for (key, extension) in [
+            ("s", "svg"),
+            ("t", "txt"),
+            ("c", "svg"),
+            ("p", "png"),
+            ("v", "csv"),
+            ("v", "csv"),
+        ] {
+            bench.press("ctrl-e");
+            assert!(bench.screen(100, 30).contains("Write to a file"));
+            let before = files(folder.path());
+            bench.press(key);
+            bench.run_jobs();
+            let new: Vec<String> = files(folder.path())
+                .into_iter()
+                .filter(|name| !before.contains(name))
+                .collect();
+            assert_eq!(new.len(), 1, "{key}: {new:?}");
+            assert!(new[0].ends_with(extension), "{key}: {new:?}");
+            let notice = bench.app.shared.notice.clone().unwrap();
+            assert!(notice.text.contains(&new[0]), "{notice:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_zoomed_and_smoothed_on_page_live_is_so_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bench = bench(folder.path());
+        bench.press("2");
+        let all = sheet(&bench.app).csv();
+        assert!(all.contains("actor/ppo_kl,") && all.lines().count() > 100);
+        bench.app.shared.project.directory = folder.path().to_owned();
+        let command = |id: &str| {
+            crate::tui::bindings::all()
+                .iter()
+                .find(|binding| binding.id == id)
+                .unwrap_or_else(|| panic!("no binding {id}"))
+                .command
+        };
+        bench.act(crate::tui::action::Action::Command(command("live.zoom_in")));
+        let zoomed = sheet(&bench.app).csv();
+        assert!(zoomed.lines().count() < all.lines().count());
+    }
+
+    #[test]
+    fn read_only_or_without_curves_nothing_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bench = bench(folder.path());
+        bench.app.shared.is_read_only = true;
+        bench.press("ctrl-e s");
+        bench.run_jobs();
+        let mut empty = Bench::default();
+        empty.app.shared.project.directory = folder.path().to_owned();
+        empty.press("ctrl-e c");
+        empty.run_jobs();
+        assert!(files(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_a_problem_on_the_screen() {
+        let mut bench = bench(Path::new("/no/such/folder"));
+        bench.press("ctrl-e t");
+        bench.run_jobs();
+        assert!(bench.screen(80, 24).contains("It was not written"));
+    }
+}

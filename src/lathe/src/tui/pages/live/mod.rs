@@ -9,6 +9,7 @@
 //! ```
 
 mod draw;
+mod exported;
 mod panels;
 mod picker;
 mod view;
@@ -798,6 +799,10 @@ impl Page for Live {
             lines.join("\n") + "\n",
             format!("the last {} points of {}", lines.len() - 1, panel.title),
         ))
+    }
+
+    fn curves(&self, shared: &Shared) -> Vec<crate::export::curves::Panel> {
+        exported::panels(self, shared)
     }
 
     fn status(&self, shared: &Shared) -> String {
