@@ -59,7 +59,7 @@ fn open_and_press(word: &str, run: &Path) -> anyhow::Result<()> {
         }
     }
     let read_s = own_cpu_s()? - before;
-    let mut viewer = Viewer::start(&["watch", run.to_str().context("a UTF-8 path")?])?;
+    let viewer = Viewer::start(&["watch", run.to_str().context("a UTF-8 path")?])?;
     viewer.first_bytes()?;
     let first_ms = viewer.cpu_s()? * 1e3;
     viewer.settle()?;
@@ -136,7 +136,7 @@ fn follow(folder: &Path) -> anyhow::Result<()> {
     let half = lines.len() / 2;
     fs::write(run.events_path(), lines[..half].join("\n") + "\n")?;
     let _ = fs::remove_dir_all(run.metrics_dir());
-    let mut viewer = Viewer::start(&["watch", run.path().to_str().context("a UTF-8 path")?])?;
+    let viewer = Viewer::start(&["watch", run.path().to_str().context("a UTF-8 path")?])?;
     viewer.settle()?;
     let (cpu, bytes, began) = (viewer.cpu_s()?, viewer.bytes(), Instant::now());
     let mut log = fs::OpenOptions::new()
@@ -198,11 +198,11 @@ impl Viewer {
             Arc::clone(&writer),
         );
         std::thread::spawn(move || {
-            let mut buffer = [0; 1 << 16];
+            let mut buffer = vec![0; 1 << 16];
             while let Ok(got @ 1..) = reader.read(&mut buffer) {
                 count.fetch_add(got as u64, Ordering::SeqCst);
                 let text = String::from_utf8_lossy(&buffer[..got]);
-                let mut answer = |bytes: &[u8]| {
+                let answer = |bytes: &[u8]| {
                     if let Ok(mut writer) = answers.lock() {
                         let _ = writer.write_all(bytes);
                     }
