@@ -309,7 +309,6 @@ impl App {
         if let Some(wish) = self.shared.wish.take() {
             match wish {
                 super::shared::Wish::Go(page) => effects.extend(self.go(page)),
-                super::shared::Wish::Show(key) => effects.extend(self.show_run(key)),
                 super::shared::Wish::Watch(key) => {
                     effects.extend(self.show_run(key));
                     effects.extend(self.go(PageId::Live));

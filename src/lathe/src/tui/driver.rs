@@ -142,7 +142,6 @@ pub fn open(options: Options, terminal: Terminal) -> Result<i32, Failure> {
         theme,
         glyphs,
         keymap,
-        settings,
         kept,
         columns,
         rows,
@@ -547,7 +546,10 @@ impl Answers {
             self.began = Some(Instant::now());
             return true;
         }
-        if self.began.is_none_or(|began| began.elapsed() > ANSWER_PATIENCE) {
+        if self
+            .began
+            .is_none_or(|began| began.elapsed() > ANSWER_PATIENCE)
+        {
             self.began = None;
             return false;
         }

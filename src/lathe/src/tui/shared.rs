@@ -10,13 +10,13 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use runlog::RunState;
 use runlog::notes::Notes;
-use runlog::run_dir::{RunDir, RunInfo};
+use runlog::run_dir::RunInfo;
 use runlog::state::Glance;
 
 use super::keymap::Keymap;
 use super::modal::Confirm;
 use super::pages::PageId;
-use super::settings::{PageState, Settings};
+use super::settings::PageState;
 use super::theme::{Role, Theme};
 
 /// A run's identity: its directory.
@@ -101,22 +101,6 @@ pub struct OpenRun {
     pub bad_lines: u64,
     /// It was deleted, or can no longer be read.
     pub problem: Option<Problem>,
-}
-
-impl OpenRun {
-    pub fn new(key: RunKey) -> Self {
-        let info = RunDir::open(key.path())
-            .ok()
-            .map(|run_dir| run_dir.info().clone());
-        Self {
-            key,
-            info,
-            state: RunState::default(),
-            is_caught_up: false,
-            bad_lines: 0,
-            problem: None,
-        }
-    }
 }
 
 /// The one time cursor of a replay.
@@ -229,7 +213,6 @@ pub struct Shared {
     pub theme: Theme,
     pub glyphs: Glyphs,
     pub keymap: Keymap,
-    pub settings: Settings,
     /// What pages remember from one start to the next, per project.
     pub kept: PageState,
     pub columns: u16,
@@ -260,9 +243,7 @@ pub struct Shared {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wish {
     Go(PageId),
-    /// Make this the current run (and leave a replay).
-    Show(RunKey),
-    /// The same, and go to page Live.
+    /// Make this the current run (and leave a replay), and go to page Live.
     Watch(RunKey),
     /// `marked` was changed: open and close runs accordingly.
     MarkedChanged,

@@ -10,7 +10,7 @@ use super::action::{Action, Command, Effect, Global, Message};
 use super::app::App;
 use super::keymap::Keymap;
 use super::pages::PageId;
-use super::settings::{PageState, Settings};
+use super::settings::PageState;
 use super::shared::{Glyphs, PlotMarks, Project, RunKey, Shared};
 use super::theme::Theme;
 use super::{export, sources};
@@ -58,7 +58,6 @@ fn app(wanted: &Wanted) -> Result<App, String> {
             plot: PlotMarks::Braille,
         },
         keymap: Keymap::default(),
-        settings: Settings::default(),
         kept: PageState::default(),
         front: wanted.page,
         columns,

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::action::{Action, Effect, Message};
 use super::app::App;
 use super::keymap::{self, Keymap};
-use super::settings::{PageState, Settings};
+use super::settings::PageState;
 use super::shared::{Glyphs, PlotMarks, Project, RunKey, Shared};
 use super::theme::{self, Depth};
 
@@ -266,7 +266,6 @@ pub fn shared() -> Shared {
             plot: PlotMarks::Braille,
         },
         keymap: Keymap::default(),
-        settings: Settings::default(),
         kept: PageState::default(),
         columns: 120,
         rows: 40,

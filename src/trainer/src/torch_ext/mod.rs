@@ -244,6 +244,13 @@ const STREAMED_BYTES: usize = 256 << 10;
 ///
 /// # Safety
 /// Both point to `length` bytes which do not overlap; nobody else reads or writes them meanwhile.
+#[cfg_attr(
+    target_arch = "x86_64",
+    expect(
+        clippy::cast_ptr_alignment,
+        reason = "the loads take any address, and the stores' was aligned"
+    )
+)]
 unsafe fn copy_around_the_cache(source: *const u8, target: *mut u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
     if length >= STREAMED_BYTES {

@@ -111,6 +111,7 @@ impl Theme {
     }
 
     /// How many curves have a style of their own.
+    #[cfg(test)]
     pub fn series_count(&self) -> usize {
         self.series.len()
     }

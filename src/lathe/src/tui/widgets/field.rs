@@ -42,10 +42,6 @@ impl Field {
         self.text().is_empty()
     }
 
-    pub fn clear(&mut self) {
-        self.input.reset();
-    }
-
     pub fn key(&mut self, key: KeyEvent) -> Outcome {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
