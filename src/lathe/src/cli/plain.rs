@@ -32,7 +32,7 @@ pub fn runs(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i
         eprintln!(
             "{} {reason}",
             terminal.paint_stderr(Role::Caution, "warning:")
-        )
+        );
     };
     let mut table = vec![header(&[
         "STATE", "STEPS", "AGE", "HOST", "REWARD", "BEST", "SCORE", "BEST", "KL", "TAGS", "RUN",

@@ -441,19 +441,18 @@ impl App {
                 }
                 effects
             }
-            Global::Copy => match self.pages.get(self.page).copied(&self.shared) {
-                Some((copied, what)) => {
+            Global::Copy => {
+                if let Some((copied, what)) = self.pages.get(self.page).copied(&self.shared) {
                     self.shared.say(Notice::good(format!(
                         "{what}: sent to the terminal's clipboard (OSC 52); ctrl-e writes to a file"
                     )));
                     vec![Effect::Copy(copied)]
-                }
-                None => {
+                } else {
                     self.shared
                         .say(Notice::caution("there is nothing to copy here"));
                     Vec::new()
                 }
-            },
+            }
             Global::Export => {
                 self.modal = Some(Modal::Export(Chooser::default()));
                 Vec::new()
@@ -643,13 +642,12 @@ impl App {
     }
 
     fn with_replay(&mut self, change: impl FnOnce(&mut Replay) -> Vec<Effect>) -> Vec<Effect> {
-        match &mut self.shared.replay {
-            Some(replay) => change(replay),
-            None => {
-                self.shared
-                    .say(Notice::caution("this is no replay; P starts one"));
-                Vec::new()
-            }
+        if let Some(replay) = &mut self.shared.replay {
+            change(replay)
+        } else {
+            self.shared
+                .say(Notice::caution("this is no replay; P starts one"));
+            Vec::new()
         }
     }
 
@@ -721,12 +719,11 @@ impl App {
         if self.shared.replay.is_none() {
             return self.with_replay(|_| Vec::new());
         }
-        match target {
-            Some(at_ms) => self.seek(at_ms),
-            None => {
-                self.shared.say(Notice::caution(otherwise.to_owned()));
-                Vec::new()
-            }
+        if let Some(at_ms) = target {
+            self.seek(at_ms)
+        } else {
+            self.shared.say(Notice::caution(otherwise.to_owned()));
+            Vec::new()
         }
     }
 

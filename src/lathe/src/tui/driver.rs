@@ -187,6 +187,7 @@ pub fn open(options: Options, terminal: Terminal) -> Result<i32, Failure> {
     Ok(driver.exit_code.unwrap_or(runlog::exit_code::OK))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the form that map_err takes")]
 fn terminal_failure(error: io::Error) -> Failure {
     Failure::unexpected(format!("the terminal failed: {error}"))
 }
@@ -279,13 +280,14 @@ impl Driver {
                     return Ok(false);
                 }
             },
-            None => match self.wakes.recv() {
-                Ok(wake) => Some(wake),
-                Err(_) => {
+            None => {
+                if let Ok(wake) = self.wakes.recv() {
+                    Some(wake)
+                } else {
                     self.exit_code = Some(runlog::exit_code::UNEXPECTED);
                     return Ok(false);
                 }
-            },
+            }
         };
         let mut effects = self.app.update(Action::Clock(Timestamp::now()));
         let mut has_input = false;

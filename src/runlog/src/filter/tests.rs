@@ -9,19 +9,19 @@ struct Run {
 }
 
 impl RunFacts for Run {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "20261129-100000-sort-long-ab120000"
     }
     fn state(&self) -> &str {
         self.state
     }
-    fn host(&self) -> &str {
+    fn host(&self) -> &'static str {
         "gpu1.cluster"
     }
-    fn mode(&self) -> &str {
+    fn mode(&self) -> &'static str {
         "one_step_off"
     }
-    fn note(&self) -> &str {
+    fn note(&self) -> &'static str {
         "learning rate too high"
     }
     fn has_tag(&self, tag: &str) -> bool {

@@ -129,6 +129,9 @@ pub const BINDINGS: &[Binding] = &[
     here("live.alarm_log", &["o"], Command::AlarmLog, "the log around the crosshair or the first alarm (page Logs)", ""),
 ];
 
+/// Points that are copied at most: terminals drop what is longer. The file export has no limit.
+const MOST_LINES: usize = 2000;
+
 /// Weights of the moving average that `s` goes through.
 const SMOOTHINGS: [f64; 6] = [0.0, 0.6, 0.8, 0.9, 0.97, 0.99];
 
@@ -789,8 +792,6 @@ impl Page for Live {
                 ));
             }
         }
-        // Terminals drop what is longer; the file export has no limit.
-        const MOST_LINES: usize = 2000;
         let count = lines.len() - 1;
         if count > MOST_LINES {
             lines.drain(1..=count - MOST_LINES);
@@ -835,24 +836,21 @@ impl Live {
             shared.say(Notice::caution("a panel needs at least one metric"));
             return Vec::new();
         }
-        match panel.and_then(|index| self.panels.get_mut(index)) {
-            Some(panel) => {
-                // A panel of one metric goes by its name.
-                if panel.metrics.len() == 1 && panel.metrics[0] == panel.title {
-                    view::short_name(&metrics[0]).clone_into(&mut panel.title);
-                }
-                panel.metrics = metrics;
+        if let Some(panel) = panel.and_then(|index| self.panels.get_mut(index)) {
+            // A panel of one metric goes by its name.
+            if panel.metrics.len() == 1 && panel.metrics[0] == panel.title {
+                view::short_name(&metrics[0]).clone_into(&mut panel.title);
             }
-            None => {
-                let title = view::short_name(&metrics[0]).to_owned();
-                self.panels.push(Panel {
-                    title,
-                    metrics,
-                    ..Panel::default()
-                });
-                let added = self.panels.len() - 1;
-                self.follow_panel(added, shared);
-            }
+            panel.metrics = metrics;
+        } else {
+            let title = view::short_name(&metrics[0]).to_owned();
+            self.panels.push(Panel {
+                title,
+                metrics,
+                ..Panel::default()
+            });
+            let added = self.panels.len() - 1;
+            self.follow_panel(added, shared);
         }
         self.find_others(shared);
         self.smooth(shared);

@@ -100,7 +100,7 @@ fn replay() -> Bench {
 
 #[test]
 fn no_key_panics_wherever_something_is_missing() {
-    for mut bench in [
+    for mut bench in vec![
         Bench::default(),
         Bench::with_run(0),
         Bench::with_run(30),

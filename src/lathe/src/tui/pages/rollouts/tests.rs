@@ -28,7 +28,7 @@ fn rows(step: u64) -> Vec<RolloutRow> {
             other => (10 * other + step, 7),
         };
         for sample in 0..4_u32 {
-            let is_right = prompt != 1 && (sample + step as u32) % 2 == 0;
+            let is_right = prompt != 1 && (sample + step as u32).is_multiple_of(2);
             let is_guess = sample == 3;
             let answer = if is_right { a * b + 16 } else { a * b };
             let question = format!("{a}*{b}+16=");
@@ -182,7 +182,7 @@ fn replay() -> Bench {
 
 #[test]
 fn no_key_panics_wherever_something_is_missing() {
-    for mut bench in [
+    for mut bench in vec![
         Bench::default(),
         Bench::with_run(0),
         Bench::with_run(30),

@@ -311,6 +311,10 @@ fn entry_line(
     Line::from(spans)
 }
 
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a row's facts, handed on one by one"
+)]
 fn cell(
     spans: &mut Vec<Span<'static>>,
     column: &Column,

@@ -175,7 +175,7 @@ fn no_key_panics_wherever_something_is_missing() {
     let run = sample_run_in(folder.path(), 3);
     let mut on_disk = Bench::default();
     on_disk.open_run(run.to_str().unwrap(), 3);
-    for mut bench in [
+    for mut bench in vec![
         Bench::default(),
         Bench::with_run(0),
         Bench::with_run(1),
