@@ -181,6 +181,10 @@ fn replay() -> Bench {
 }
 
 #[test]
+#[expect(
+    clippy::useless_vec,
+    reason = "an array of whole workbenches is large for a stack"
+)]
 fn no_key_panics_wherever_something_is_missing() {
     for mut bench in vec![
         Bench::default(),

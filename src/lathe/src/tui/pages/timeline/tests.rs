@@ -170,6 +170,10 @@ fn replay() -> Bench {
 }
 
 #[test]
+#[expect(
+    clippy::useless_vec,
+    reason = "an array of whole workbenches is large for a stack"
+)]
 fn no_key_panics_wherever_something_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let run = sample_run_in(folder.path(), 3);
