@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn what_is_wrong_in_a_theme_is_said_with_its_place() {
         for (text, said) in [
-            ("roles: {goood: red}", "goood: no such role; roles: text"),
+            ("roles: {better: red}", "better: no such role; roles: text"),
             ("roles: {good: reddish}", "good: `reddish` is no colour"),
             ("series: []", "series: give at least one colour"),
             ("colors: {}", "unknown field `colors`"),
