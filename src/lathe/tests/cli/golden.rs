@@ -110,3 +110,15 @@ fn metrics_are_found_by_pattern_by_concrete_name_and_by_meaning() {
         ran.stderr
     );
 }
+
+#[test]
+fn the_readme_lists_the_keys_as_they_are() {
+    let readme =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let bench = Bench::new();
+    let table = bench.run(["bindings", "--markdown"]).stdout;
+    assert!(
+        readme.contains(table.trim_end()),
+        "README.md has another table of keys; put this in its place:\n{table}"
+    );
+}
