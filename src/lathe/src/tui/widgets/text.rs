@@ -102,7 +102,7 @@ pub fn matches(text: &str, needle: &str) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-/// [`matches`] of a needle in ASCII: no byte of a longer character is one of ASCII, so ranges end between characters.
+/// [`matches()`] of a needle in ASCII: no byte of a longer character is one of ASCII, so ranges end between characters.
 fn ascii_matches(text: &[u8], needle: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     let (lower, upper) = (
