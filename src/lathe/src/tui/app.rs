@@ -894,6 +894,9 @@ impl App {
             return ("opening".to_owned(), Role::Muted);
         }
         let word = match self.shared.runs.find(&run.key) {
+            Some(entry) if entry.state_word() == "running" && run.state.is_paused => {
+                "paused".to_owned()
+            }
             Some(entry) => entry.state_word().to_owned(),
             None => match &run.state.ended {
                 Some(ended) => match ended.status {
