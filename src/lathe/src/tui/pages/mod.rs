@@ -92,7 +92,7 @@ pub enum Input<'a> {
     Mouse(MouseEvent, Rect),
     /// The page comes to the front.
     Shown,
-    /// `esc`: give up what is begun. Nothing begun: the page answers `false` from [`Page::back`] instead.
+    /// The answer to one of its own jobs, or what another page asks of it.
     Message(&'a mut PageMessage),
     /// The current run or the marked ones changed, or their data did (once a batch, not once an event).
     DataChanged,
