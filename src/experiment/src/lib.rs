@@ -11,6 +11,7 @@
 mod complaint;
 mod convert;
 mod effective;
+pub mod estimators;
 mod given;
 mod interpolate;
 pub mod keys;

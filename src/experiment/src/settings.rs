@@ -296,6 +296,10 @@ pub struct Algorithm {
     pub gamma: f64,
     pub lam: f64,
     pub norm_adv_by_std_in_grpo: bool,
+    /// Names of the scorer's numbers that gdpo compares, each by itself; `score` is the reward itself.
+    pub gdpo_reward_keys: Vec<String>,
+    /// One for each of those; None: 1.
+    pub gdpo_reward_weights: Option<Vec<f64>>,
     pub use_kl_in_reward: bool,
     pub kl_penalty: KlEstimator,
     pub kl_ctrl: KlCtrl,
@@ -307,6 +311,18 @@ pub struct Algorithm {
 pub enum AdvEstimator {
     Gae,
     Grpo,
+    GrpoVectorized,
+    GrpoPassk,
+    Gdpo,
+    ReinforcePlusPlus,
+    ReinforcePlusPlusBaseline,
+    Remax,
+    Rloo,
+    RlooVectorized,
+    Opo,
+    Gpg,
+    OptimalTokenBaseline,
+    TirOptimalTokenBaseline,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -614,6 +630,8 @@ impl Default for Algorithm {
             gamma: 1.0,
             lam: 1.0,
             norm_adv_by_std_in_grpo: true,
+            gdpo_reward_keys: Vec::new(),
+            gdpo_reward_weights: None,
             use_kl_in_reward: false,
             kl_penalty: KlEstimator::K1,
             kl_ctrl: KlCtrl::default(),

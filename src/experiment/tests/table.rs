@@ -205,3 +205,14 @@ fn the_documentation_lists_every_live_key() {
         .collect();
     assert_eq!(blocks, distinct.len(), "a block is split in two");
 }
+
+#[test]
+fn the_page_of_estimators_is_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/estimators.md");
+    let page = std::fs::read_to_string(path).unwrap_or_default();
+    let table = experiment::estimators::markdown();
+    assert!(
+        page == table,
+        "docs/estimators.md has another table; put this in its place:\n{table}"
+    );
+}

@@ -45,6 +45,13 @@ enum Command {
         #[arg(long)]
         run_dir: PathBuf,
     },
+    /// Computes stored cases of a reference (<function>.json with .safetensors), for anyone to compare
+    Oracle {
+        /// The cases; src/trainer/tests/oracles/ holds some
+        cases: PathBuf,
+        /// Where our outputs, gradients and numbers go, in the layout of the cases
+        out: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -53,11 +60,12 @@ fn main() -> ExitCode {
         eprintln!("lathe-trainer: OpenMP's idle threads will spin: {error}");
     }
     torch_ext::load_cuda_if_present();
-    let (run_dir, is_sft) = match &arguments.command {
-        Command::Run { run_dir } => (run_dir, false),
-        Command::Sft { run_dir } => (run_dir, true),
+    let ended = match &arguments.command {
+        Command::Run { run_dir } => start(run_dir, false),
+        Command::Sft { run_dir } => start(run_dir, true),
+        Command::Oracle { cases, out } => answer_oracle(cases, out),
     };
-    let code = match start(run_dir, is_sft) {
+    let code = match ended {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("lathe-trainer: {failure}");
@@ -65,6 +73,17 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// Not everything computed is an input that cannot be used; what could be is written all the same.
+fn answer_oracle(cases: &Path, out: &Path) -> Result<i32, Failure> {
+    let mut say = |line: &str| println!("{line}");
+    let is_whole = trainer::oracle::answer_all(cases, out, &mut say).map_err(Failure::input)?;
+    Ok(if is_whole {
+        exit_code::OK
+    } else {
+        exit_code::INPUT
+    })
 }
 
 /// Takes the run directory, runs, and writes the end of the run whatever it is.

@@ -22,6 +22,7 @@ use crate::control::{Draw, RolloutKnobs};
 use crate::engine::EngineHandle;
 use crate::evaluate;
 use crate::failure::Failure;
+use crate::groups;
 use crate::save::finish_name;
 use crate::sync::{Delivery, Receiver, SyncReport};
 
@@ -208,9 +209,10 @@ impl Sampler {
             .parts
             .recorder
             .span(Lane::Generate, format!("batch {step}"), Some(step));
-        let rollouts = self
-            .runner
-            .run(Batch {
+        let rollouts = groups::sample(
+            &self.runner,
+            &self.parts.experiment.algorithm,
+            Batch {
                 label: format!("train-{step}"),
                 prompts: batch
                     .rows
@@ -228,8 +230,9 @@ impl Sampler {
                     recorder: self.parts.recorder.clone(),
                     step,
                 }),
-            })
-            .await;
+            },
+        )
+        .await;
         let generate_ms = span.end();
         Ok(Some(Sampled {
             step,

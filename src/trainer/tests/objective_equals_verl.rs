@@ -39,7 +39,10 @@ macro_rules! equal_verl {
         #[test]
         fn every_function_of_the_oracle_is_tested() {
             let tested = [$($function),*];
-            let known: Vec<_> = oracle::FUNCTIONS.iter().map(|(name, _)| *name).collect();
+            let known: Vec<_> = oracle::FUNCTIONS
+                .iter()
+                .map(|function| function.name)
+                .collect();
             assert_eq!(tested.as_slice(), known);
         }
     };
@@ -49,6 +52,17 @@ equal_verl! {
     gae_equals_verl: "gae",
     grpo_equals_verl: "adv_grpo",
     vectorized_grpo_equals_verl: "adv_grpo_vectorized",
+    pass_at_k_equals_verl: "adv_grpo_passk",
+    gdpo_equals_verl: "adv_gdpo",
+    rloo_equals_verl: "adv_rloo",
+    vectorized_rloo_equals_verl: "adv_rloo_vectorized",
+    opo_equals_verl: "adv_opo",
+    gpg_equals_verl: "adv_gpg",
+    reinforce_plus_plus_equals_verl: "adv_reinforce_plus_plus",
+    reinforce_plus_plus_with_a_baseline_equals_verl: "adv_reinforce_plus_plus_baseline",
+    remax_equals_verl: "adv_remax",
+    the_optimal_token_baseline_equals_verl: "adv_optimal_token_baseline",
+    the_optimal_token_baseline_with_tools_equals_verl: "adv_tir_optimal_token_baseline",
     kl_estimators_equal_verl: "kl_penalty",
     kl_in_reward_equals_verl: "apply_kl_penalty",
     kl_controllers_equal_verl: "kl_controller",

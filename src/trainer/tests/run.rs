@@ -137,6 +137,42 @@ fn one_step_off_generates_each_batch_from_the_weights_before_the_step_in_progres
 }
 
 #[test]
+fn remax_draws_one_greedy_answer_a_prompt_and_trains_on_the_samples_only() {
+    let (root, data) = fixture();
+    let yaml = experiment(&data, "  mode: sync\n")
+        .replace("adv_estimator: gae", "adv_estimator: remax")
+        .replace("total_training_steps: 3", "total_training_steps: 1");
+    let run = run(root.path(), yaml);
+    assert!(
+        run.output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.output.stderr)
+    );
+    let trained = run
+        .events
+        .iter()
+        .filter(|event| matches!(event.kind, EventKind::RolloutEnded { .. }))
+        .count();
+    assert_eq!(trained, 4 * 2, "greedy answers are not counted as samples");
+    let rows = runlog::store::read_rollouts(&runlog::store::rollouts_path(&run.directory, 1))
+        .expect("the record");
+    assert_eq!(rows.len(), 8);
+    for row in &rows {
+        assert!(
+            row.score_parts.contains("\"greedy_baseline\":"),
+            "{}",
+            row.score_parts
+        );
+    }
+    let alarms: Vec<_> = run
+        .events
+        .iter()
+        .filter(|event| matches!(&event.kind, EventKind::Alarm { name, .. } if name == "rollouts left out"))
+        .collect();
+    assert!(alarms.is_empty(), "{alarms:?}");
+}
+
+#[test]
 fn a_model_that_is_not_there_ends_the_run_with_code_3_and_its_path() {
     let (root, data) = fixture();
     let yaml = experiment(&data, "").replace(MODEL, "/nowhere/model");

@@ -171,7 +171,6 @@ const INERT: &[(&str, &str)] = &[
     ),
     ("algorithm.use_pf_ppo", PF_PPO),
     ("algorithm.pf_ppo.*", PF_PPO),
-    ("algorithm.gdpo*", "the gdpo estimator is not available yet"),
     (
         "trainer.v1.trainer_mode",
         "trainer.mode decides here: sync or one_step_off",
@@ -325,7 +324,7 @@ const INERT: &[(&str, &str)] = &[
     ("actor_rollout_ref.actor.policy_loss.*", OTHER_LOSS),
     (
         "actor_rollout_ref.actor.calculate_sum_pi_squared",
-        "it belongs to advantage estimators that are not available yet",
+        "it is computed exactly when algorithm.adv_estimator needs it",
     ),
     (
         "actor_rollout_ref.actor.use_prefix_grouper",

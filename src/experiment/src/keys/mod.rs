@@ -77,8 +77,6 @@ const OUTSIDE_THE_TREE: &[&str] = &[
     "data.chat_template_func",
     "data.need_tools_kwargs",
     "data.filter_prompts",
-    "algorithm.gdpo_reward_keys",
-    "algorithm.gdpo_reward_weights",
     "reward.custom_reward_function.reward_kwargs",
     "custom_reward_function.reward_kwargs",
     "reward_model.reward_kwargs",
@@ -140,6 +138,9 @@ pub fn help(path: &str) -> Option<String> {
             }
             if key.nullable {
                 text.push_str("\nmay be null");
+            }
+            if key.path == "algorithm.adv_estimator" {
+                text.push_str(&crate::estimators::help());
             }
             let _ = write!(text, "\ndefault: {}", key.default);
             if !key.unit.is_empty() {

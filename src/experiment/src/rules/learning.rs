@@ -1,6 +1,7 @@
 //! Batches, estimators, clips and KL.
 
 use super::{CLIP_RATIO, Rules};
+use crate::estimators::{Estimator, Need};
 use crate::settings::{AdvEstimator, KlCtrlType, LossAggMode};
 
 const TRAIN_BATCH: &str = "data.train_batch_size";
@@ -168,54 +169,48 @@ impl Rules<'_> {
     }
 
     pub(super) fn estimator(&mut self) {
-        let estimator = self.experiment.algorithm.adv_estimator;
+        let estimator = self.experiment.algorithm.adv_estimator.row();
         let key = "algorithm.adv_estimator";
+        let needs_critic = estimator.needs(Need::Critic);
         let enable = self.experiment.critic.enable;
-        match (estimator, enable) {
-            (AdvEstimator::Gae, Some(false)) => {
+        let chosen = estimator.name;
+        match (needs_critic, enable) {
+            (true, Some(false)) => {
                 let name = self.name("critic.enable");
                 self.error(
                     &["critic.enable", key],
-                    format!("{name} is false, but adv_estimator gae needs a critic; use grpo"),
+                    format!("{name} is false, but adv_estimator {chosen} needs a critic; use grpo"),
                 );
             }
-            (AdvEstimator::Grpo, Some(true)) => {
+            (false, Some(true)) => {
                 let name = self.name("critic.enable");
-                self.warn(&["critic.enable"], format!("{name} is true: a critic is trained, but adv_estimator grpo does not use it"));
+                self.warn(&["critic.enable"], format!("{name} is true: a critic is trained, but adv_estimator {chosen} does not use it"));
             }
-            (AdvEstimator::Grpo, None) => {
+            (false, None) => {
                 if let Some(first) = self.first_under("critic.") {
                     let name = self.name(&first);
                     self.note(
                         &[&first],
-                        format!("{name} waits for adv_estimator gae: grpo trains no critic"),
+                        format!("{name} waits for adv_estimator gae: {chosen} trains no critic"),
                     );
                 }
             }
             _ => {}
         }
-        self.experiment.critic.enable = Some(enable.unwrap_or(estimator == AdvEstimator::Gae));
-        if estimator == AdvEstimator::Grpo {
-            if self.experiment.actor_rollout_ref.rollout.n == 1 {
-                let n = "actor_rollout_ref.rollout.n";
-                let name = self.name(n);
+        self.experiment.critic.enable = Some(enable.unwrap_or(needs_critic));
+        if estimator.needs(Need::Group) && self.experiment.actor_rollout_ref.rollout.n == 1 {
+            let n = "actor_rollout_ref.rollout.n";
+            let name = self.name(n);
+            if estimator.kind == AdvEstimator::Grpo {
                 self.warn(&[n, key], format!("{name} is 1: grpo compares the samples of a prompt, and one sample has nothing to be compared with"));
-            }
-            for (key, value) in [
-                ("algorithm.lam", self.experiment.algorithm.lam),
-                ("algorithm.gamma", self.experiment.algorithm.gamma),
-            ] {
-                if value != 1.0 {
-                    let name = self.name(key);
-                    self.warn(
-                        &[key],
-                        format!(
-                            "{name} = {value} has no effect: adv_estimator grpo does not discount"
-                        ),
-                    );
-                }
+            } else {
+                self.error(
+                    &[n, key],
+                    format!("{name} is 1; adv_estimator {chosen} compares the samples of a prompt: expected at least 2"),
+                );
             }
         }
+        self.estimator_keys(estimator);
         let warmup = "trainer.critic_warmup";
         if self.experiment.trainer.critic_warmup > 0 && self.experiment.critic.enable == Some(false)
         {
@@ -226,6 +221,67 @@ impl Rules<'_> {
                     "{name} is {}, but no critic is trained",
                     self.experiment.trainer.critic_warmup
                 ),
+            );
+        }
+    }
+
+    /// Keys that only some estimators read.
+    fn estimator_keys(&mut self, estimator: &Estimator) {
+        let chosen = estimator.name;
+        let algorithm = &self.experiment.algorithm;
+        for (key, value) in [("lam", algorithm.lam), ("gamma", algorithm.gamma)] {
+            if value != 1.0 && !estimator.reads(key) {
+                let path = format!("algorithm.{key}");
+                let name = self.name(&path);
+                self.warn(
+                    &[&path],
+                    format!(
+                        "{name} = {value} has no effect: adv_estimator {chosen} does not discount{}",
+                        if estimator.reads("gamma") { " by it" } else { "" }
+                    ),
+                );
+            }
+        }
+        for key in [
+            "norm_adv_by_std_in_grpo",
+            "gdpo_reward_keys",
+            "gdpo_reward_weights",
+        ] {
+            let path = format!("algorithm.{key}");
+            if self.has(&path) && !estimator.reads(key) {
+                let name = self.name(&path);
+                self.warn(
+                    &[&path],
+                    format!("{name} has no effect: adv_estimator {chosen} does not read it"),
+                );
+            }
+        }
+        if !estimator.needs(Need::Components) {
+            return;
+        }
+        let (keys, weights) = (
+            "algorithm.gdpo_reward_keys",
+            "algorithm.gdpo_reward_weights",
+        );
+        let wanted = self.experiment.algorithm.gdpo_reward_keys.len();
+        if wanted == 0 {
+            self.error(
+                &[keys, "algorithm.adv_estimator"],
+                format!("{keys} is empty; {chosen} needs the names of the scorer's numbers to compare, e.g. [score, format]"),
+            );
+        }
+        if let Some(given) = self
+            .experiment
+            .algorithm
+            .gdpo_reward_weights
+            .as_ref()
+            .map(Vec::len)
+            && given != wanted
+        {
+            let name = self.name(weights);
+            self.error(
+                &[weights, keys],
+                format!("{name} has {given} numbers; expected one for each of gdpo_reward_keys, which has {wanted}"),
             );
         }
     }

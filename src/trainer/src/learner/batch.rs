@@ -124,6 +124,13 @@ impl TrainBatch {
             .collect()
     }
 
+    /// `[B, T]` f32: 1 on the last drawn token of each row.
+    pub fn last_tokens(&self) -> Tensor {
+        // Counted from the end, the last drawn token is the first.
+        let from_the_end = self.mask.flip([-1]).cumsum(-1, Kind::Float).flip([-1]);
+        from_the_end.eq(1.0).to_kind(Kind::Float) * &self.mask
+    }
+
     /// B
     pub fn len(&self) -> usize {
         self.rollouts.len()

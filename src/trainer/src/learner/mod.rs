@@ -6,6 +6,7 @@
 //! ```
 //! Runs on one thread; knows no files, no sessions and no clocks but the recorder's.
 
+mod advantages;
 pub mod batch;
 mod knobs;
 pub mod metrics;
@@ -18,20 +19,23 @@ use std::sync::Arc;
 
 use dialogue::rollout::Rollout;
 use experiment::Experiment;
-use experiment::settings::{AdvEstimator, Dtype};
+use experiment::estimators::Need;
+use experiment::settings::Dtype;
 use runlog::event::Lane;
 use runlog::recorder::Recorder;
 use tch::{Device, Kind, Tensor};
 
 use crate::model::parameters::Parameters;
 use crate::model::transformer::Transformer;
-use crate::objective::advantage::{Advantages, gae, grpo};
+use crate::objective::advantage::Advantages;
 use crate::objective::controller::KlController;
 use crate::objective::kl::apply_kl_penalty;
+use crate::objective::logprob::sum_pi_squared;
 use crate::objective::rollout_correction::{ImportanceSampling, rollout_correction};
 use crate::objective::{self, masked};
 use crate::optimizer::{self, AdamW, LrSchedule, MasterWeights};
 use crate::torch_ext;
+pub use advantages::GREEDY_BASELINE;
 use batch::{MicroBatch, MicroLimit, TrainBatch};
 use metrics::{StepValues, all_equal_group_frac, rollout_values};
 
@@ -135,7 +139,7 @@ pub fn needs_critic(experiment: &Experiment) -> bool {
     experiment
         .critic
         .enable
-        .unwrap_or(experiment.algorithm.adv_estimator == AdvEstimator::Gae)
+        .unwrap_or(experiment.algorithm.adv_estimator.needs(Need::Critic))
 }
 
 /// Whether a frozen reference policy is consulted.
@@ -218,7 +222,9 @@ impl Learner {
             experiment.data.max_response_length as usize,
         );
         let sampled = rollouts.len();
-        let needs_groups = algorithm.adv_estimator == AdvEstimator::Grpo;
+        let needs_groups = algorithm.adv_estimator.needs(Need::Group);
+        let (rollouts, unusable) = advantages::usable(algorithm, rollouts);
+        alarms.extend(unusable);
         let batch = TrainBatch::new(rollouts, needs_groups, self.device);
         if batch.left_out.total() > 0 {
             let left = batch.left_out;
@@ -258,18 +264,27 @@ impl Learner {
         let all: Vec<usize> = (0..batch.groups.len()).collect();
         let micros = batch.micro_batches(&all, self.forward_limit(), self.device);
         let bypass = algorithm.rollout_correction.bypass_mode;
-        let old_logprobs = if bypass {
+        let wants_squares = algorithm.adv_estimator.needs(Need::SumPiSquared);
+        let mut sum_pi_squared = None;
+        let old_logprobs = if bypass && !wants_squares {
             batch.behavior_logprobs.shallow_clone()
         } else {
             let span = recorder.span(Lane::OldLogProb, "old log-probs", Some(step));
-            let old = self.logprobs_without_gradients(&self.actor.model, &micros, &batch)?;
+            let (old, squares) =
+                self.logprobs_without_gradients(&self.actor.model, &micros, &batch, wants_squares)?;
             values.set("timing_s/old_log_prob", span.end() / 1e3);
-            old
+            sum_pi_squared = squares;
+            if bypass {
+                batch.behavior_logprobs.shallow_clone()
+            } else {
+                old
+            }
         };
         let ref_logprobs = match &self.reference {
             Some(reference) => {
                 let span = recorder.span(Lane::Ref, "reference log-probs", Some(step));
-                let logprobs = self.logprobs_without_gradients(reference, &micros, &batch)?;
+                let (logprobs, _) =
+                    self.logprobs_without_gradients(reference, &micros, &batch, false)?;
                 values.set("timing_s/ref", span.end() / 1e3);
                 Some(logprobs)
             }
@@ -311,27 +326,21 @@ impl Learner {
         let Advantages {
             advantages,
             returns,
-        } = match (algorithm.adv_estimator, &critic_values) {
-            (AdvEstimator::Gae, Some(state_values)) => gae(
-                &token_rewards,
-                state_values,
-                &batch.mask,
-                algorithm.gamma,
-                algorithm.lam,
-            )?,
-            (AdvEstimator::Gae, None) => {
-                return Err(LearnerError::Step {
-                    step,
-                    reason: "gae needs a critic; set critic.enable to true".to_owned(),
-                });
-            }
-            (AdvEstimator::Grpo, _) => grpo(
-                &token_rewards,
-                &batch.mask,
-                &batch.group_of_rows(),
-                algorithm.norm_adv_by_std_in_grpo,
-            )?,
-        };
+        } = advantages::estimate(
+            algorithm,
+            &batch,
+            &advantages::Inputs {
+                token_rewards: &token_rewards,
+                old_logprobs: &old_logprobs,
+                values: critic_values.as_ref(),
+                weights: weights.as_ref(),
+                sum_pi_squared: sum_pi_squared.as_ref(),
+            },
+        )
+        .map_err(|error| match error {
+            advantages::Refusal::Objective(error) => LearnerError::Objective(error),
+            advantages::Refusal::Missing(reason) => LearnerError::Step { step, reason },
+        })?;
         values.set_spread(
             "critic/rewards",
             Vec::<f32>::try_from(
@@ -419,23 +428,29 @@ impl Learner {
         }
     }
 
-    /// `[B, T]` log-probs of every drawn token under `model`.
+    /// `[B, T]` log-probs of every drawn token under `model`, and Σ π² of the distribution each was drawn from if asked for.
     fn logprobs_without_gradients(
         &self,
         model: &Transformer,
         micros: &[MicroBatch],
         batch: &TrainBatch,
-    ) -> Result<Tensor, LearnerError> {
+        with_squares: bool,
+    ) -> Result<(Tensor, Option<Tensor>), LearnerError> {
         let _no_grad = tch::no_grad_guard();
         let mut padded = batch.mask.zeros_like();
+        let mut squares = with_squares.then(|| batch.mask.zeros_like());
         for micro in micros {
             let hidden = model.hidden(&micro.packed);
             let logits = model.logits(&hidden.rows.index_select(0, &micro.source_rows));
             let (logprobs, _) =
                 torch_ext::token_logprobs(&logits, &micro.targets, self.temperature(), false)?;
             let _ = padded.index_copy_(0, &micro.rows, &micro.scatter(&logprobs));
+            if let Some(squares) = &mut squares {
+                let sums = sum_pi_squared(&logits, self.temperature());
+                let _ = squares.index_copy_(0, &micro.rows, &micro.scatter(&sums));
+            }
         }
-        Ok(padded)
+        Ok((padded, squares))
     }
 
     /// Weights for the gap between the rollout's and the learner's log-probs of the same tokens, and the metrics of that gap.

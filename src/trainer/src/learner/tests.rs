@@ -2,12 +2,13 @@ use std::sync::Arc;
 
 use dialogue::rollout::{Finish, Rollout};
 use experiment::Experiment;
+use experiment::estimators::ESTIMATORS;
 use experiment::settings::LossAggMode;
 use tch::{Device, Kind, Tensor};
 
 use super::batch::{LeftOut, MicroLimit, TrainBatch};
 use super::update::{ActorInputs, Means};
-use super::{Learner, TrainedBatch};
+use super::{GREEDY_BASELINE, Learner, TrainedBatch};
 use crate::model::config::ModelConfig;
 use crate::model::parameters::Parameters;
 
@@ -238,6 +239,100 @@ fn the_score_lies_on_the_last_token_that_the_model_drew() {
     let batch = TrainBatch::new(vec![tool_last], false, Device::Cpu);
     let scores: Vec<f32> = Vec::try_from(batch.token_scores.view([-1])).expect("a vector");
     assert_eq!(scores, [0.0, 0.75, 0.0]);
+}
+
+fn recorder(root: &std::path::Path) -> runlog::recorder::Recorder {
+    let mut directory =
+        runlog::run_dir::RunDir::create(root, &runlog::run_dir::NewRun::default()).expect("a run");
+    runlog::recorder::Recorder::start(&mut directory, runlog::recorder::Options::default())
+        .expect("a recorder")
+}
+
+#[test]
+fn every_estimator_of_the_table_trains_a_step() {
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let recorder = recorder(root.path());
+    for estimator in ESTIMATORS {
+        let mut learner = learner(|experiment| {
+            experiment.algorithm.adv_estimator = estimator.kind;
+            experiment.algorithm.gdpo_reward_keys = vec!["score".to_owned(), "format".to_owned()];
+            experiment.algorithm.gdpo_reward_weights = Some(vec![1.0, 0.5]);
+            experiment.actor_rollout_ref.actor.optim.lr = 0.1;
+        });
+        let mut all = rollouts();
+        for (index, rollout) in all.iter_mut().enumerate() {
+            rollout.score_parts = [
+                (GREEDY_BASELINE.to_owned(), 0.75),
+                ("format".to_owned(), index as f64 / 4.0),
+            ]
+            .into();
+        }
+        let before = learner
+            .actor
+            .model
+            .parameters()
+            .deep_copy(Kind::Float, Device::Cpu);
+        let outcome = learner
+            .step(1, 0, all, &recorder)
+            .unwrap_or_else(|error| panic!("{}: {error}", estimator.name));
+        assert!(
+            outcome.alarms.is_empty(),
+            "{}: {:?}",
+            estimator.name,
+            outcome.alarms
+        );
+        let trained = outcome.trained.expect("a batch");
+        let drawn = trained
+            .advantages
+            .masked_select(&trained.batch.mask.to_kind(Kind::Bool));
+        assert_eq!(
+            drawn.isfinite().all().int64_value(&[]),
+            1,
+            "{}",
+            estimator.name
+        );
+        assert!(
+            drawn.abs().max().double_value(&[]) > 1e-3,
+            "{}",
+            estimator.name
+        );
+        let has_moved = learner
+            .actor
+            .model
+            .parameters()
+            .iter()
+            .zip(before.iter())
+            .any(|((_, after), (_, before))| !after.equal(before));
+        assert!(has_moved, "{} moves the weights", estimator.name);
+    }
+}
+
+#[test]
+fn a_rollout_without_its_greedy_baseline_is_left_out_and_not_compared_with_0() {
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let recorder = recorder(root.path());
+    let mut learner = learner(|experiment| {
+        experiment.algorithm.adv_estimator = experiment::settings::AdvEstimator::Remax;
+    });
+    let mut all = rollouts();
+    for rollout in &mut all[..3] {
+        rollout.score_parts = [(GREEDY_BASELINE.to_owned(), 0.25)].into();
+    }
+    let outcome = learner.step(1, 0, all, &recorder).expect("a step");
+    let (name, message) = &outcome.alarms[0];
+    assert_eq!(*name, "rollouts left out");
+    assert!(
+        message.contains("2 of 5") && message.contains(GREEDY_BASELINE),
+        "{message}"
+    );
+    let trained = outcome.trained.expect("the others train");
+    assert_eq!(trained.batch.len(), 3);
+    let first: Vec<f32> = Vec::try_from(trained.advantages.select(0, 0)).expect("a vector");
+    assert_eq!(
+        first,
+        [0.75, 0.75, 1.0, 1.0, 1.0, 0.75],
+        "score 1 against 0.25, on the drawn tokens"
+    );
 }
 
 #[test]

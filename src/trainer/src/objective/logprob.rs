@@ -31,6 +31,31 @@ pub fn token_logprobs(
     Ok(TokenLogprobs { logprobs, entropy })
 }
 
+/// Σ π² over the vocabulary of softmax(`logits` / `temperature`): \[M\], float32, without gradients. A few rows at a time.
+pub fn sum_pi_squared(logits: &Tensor, temperature: f64) -> Tensor {
+    /// Numbers of one piece: 16 MiB in float32.
+    const PIECE: i64 = 1 << 22;
+    let _no_grad = tch::no_grad_guard();
+    let size = logits.size();
+    let (rows, vocabulary) = (size[0], *size.last().unwrap_or(&1));
+    let step = (PIECE / vocabulary.max(1)).max(1);
+    let pieces: Vec<Tensor> = (0..rows)
+        .step_by(step as usize)
+        .map(|start| {
+            let piece = logits.narrow(0, start, step.min(rows - start));
+            let scaled = piece.to_kind(Kind::Float) / temperature;
+            let probabilities = scaled.softmax(-1, Kind::Float);
+            probabilities
+                .square()
+                .sum_dim_intlist(-1, false, Kind::Float)
+        })
+        .collect();
+    if pieces.is_empty() {
+        return Tensor::zeros([0], (Kind::Float, logits.device()));
+    }
+    Tensor::cat(&pieces, 0)
+}
+
 /// Puts `rows` \[M\] into a padded \[B, T\] of zeros, row m at flat place `places`\[m\] = b·T + t. With gradients.
 pub fn padded(rows: &Tensor, places: &Tensor, sequences: i64, width: i64) -> Tensor {
     Tensor::zeros([sequences * width], (rows.kind(), rows.device()))
@@ -121,6 +146,18 @@ mod tests {
         from_wide.logprobs.sum(Kind::Float).backward();
         let rounded = wide.grad().to_kind(Kind::BFloat16);
         assert_eq!(largest_difference(&narrow.grad(), &rounded), 0.0);
+    }
+
+    #[test]
+    fn the_sum_of_squared_probabilities_is_that_of_the_distribution_drawn_from() {
+        let (logits, _) = case(Kind::Float);
+        let plain = (logits.detach() / 0.7)
+            .softmax(-1, Kind::Float)
+            .square()
+            .sum_dim_intlist(-1, false, Kind::Float);
+        assert!(largest_difference(&sum_pi_squared(&logits, 0.7), &plain) < 1e-6);
+        let uniform = Tensor::zeros([2, 50], (Kind::Float, Device::Cpu));
+        assert!((sum_pi_squared(&uniform, 1.0).double_value(&[1]) - 0.02).abs() < 1e-6);
     }
 
     #[test]

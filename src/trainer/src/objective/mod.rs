@@ -38,6 +38,10 @@ pub enum ObjectiveError {
     },
     #[error("over {ranks} ranks this loss needs the global number of {what} in the mini-batch")]
     MissingGlobalCount { ranks: u32, what: &'static str },
+    #[error(
+        "{estimator} needs at least two samples of each prompt, and one prompt has a single one"
+    )]
+    GroupOfOne { estimator: &'static str },
     #[error("clip_ratio_c is {0}; dual clipping needs a number above 1")]
     DualClip(f64),
     #[error("rollout_is_threshold is {lower:?} to {upper}; expected 0 < lower <= upper")]

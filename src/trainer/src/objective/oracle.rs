@@ -1,10 +1,12 @@
-//! Compares this module with a reference's stored numbers: `<function>.json` says what was asked and which plain numbers came
+//! This module's functions on a reference's stored cases: `<function>.json` says what was asked and which plain numbers came
 //! out, `<function>.safetensors` holds `<case>.in.*`, `.out.*`, `.grad.*` and the same from a float64 run (`.out64.*`, …).
 //!
-//! A value is right when `|ours − out| <= 1e-6·max(1, max|out|) + 1e-4·|out| + 4·|out64 − out|`, NaN and infinities where the
-//! reference has them; a case the reference refuses must be refused.
+//! [`run`] compares, [`answer`] writes what ours give in the same layout, so that anyone can judge them on other cases.
 
+mod advantages;
+mod compare;
 mod functions;
+mod write;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -12,9 +14,11 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
+use compare::{compare_lists, number, numbers};
 pub use functions::{FUNCTIONS, Function};
+pub use write::{Answered, answer, json_number};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OracleError {
@@ -23,12 +27,17 @@ pub enum OracleError {
         path: PathBuf,
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("there is no oracle for {0}; there is one for each of {known}", known = names())]
+    #[error("{path}: cannot write: {source}")]
+    Write {
+        path: PathBuf,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("this build has no function {0}; it has {known}", known = names())]
     Unknown(String),
 }
 
 fn names() -> String {
-    let names: Vec<_> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = FUNCTIONS.iter().map(|function| function.name).collect();
     names.join(", ")
 }
 
@@ -41,20 +50,24 @@ pub struct CaseResult {
     pub mismatches: Vec<String>,
 }
 
-/// Runs all cases of `function` whose files lie in `directory`.
+/// Runs all cases of `function` whose files lie in `directory`, and compares.
 pub fn run(directory: &Path, function: &str) -> Result<Vec<CaseResult>, OracleError> {
-    let (_, compute) = FUNCTIONS
-        .iter()
-        .find(|(name, _)| *name == function)
-        .ok_or_else(|| OracleError::Unknown(function.to_owned()))?;
-    Ok(load(directory, function)?
+    let function = find(function)?;
+    Ok(load(directory, function.name)?
         .iter()
         .map(|case| CaseResult {
             id: case.id.clone(),
             note: case.note.clone(),
-            mismatches: case.check(*compute),
+            mismatches: case.check(function),
         })
         .collect())
+}
+
+fn find(name: &str) -> Result<&'static Function, OracleError> {
+    FUNCTIONS
+        .iter()
+        .find(|function| function.name == name)
+        .ok_or_else(|| OracleError::Unknown(name.to_owned()))
 }
 
 /// Input of one case and what the reference gave.
@@ -81,16 +94,25 @@ struct File {
     cases: Vec<Stored>,
 }
 
+/// Only what is asked must be there; a file without answers can be answered.
 #[derive(Debug, Clone, Deserialize)]
 struct Stored {
     id: String,
+    #[serde(default)]
     note: String,
+    #[serde(default)]
     params: Map<String, Value>,
+    #[serde(default)]
+    inputs: Vec<String>,
+    #[serde(default)]
     outputs: Vec<String>,
+    #[serde(default)]
     grads: Vec<String>,
+    #[serde(default)]
     numbers: Map<String, Value>,
     #[serde(default)]
     numbers64: Map<String, Value>,
+    #[serde(default)]
     raises: Option<Value>,
 }
 
@@ -123,9 +145,14 @@ fn load(directory: &Path, function: &str) -> Result<Vec<Case>, OracleError> {
 }
 
 impl Case {
-    /// An input tensor; a leaf that requires gradients where the reference has its gradient.
+    /// An input tensor; a leaf that requires gradients where the function has some.
     pub fn input(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(&format!("in.{name}"))
+    }
+
+    /// In the order of the file.
+    fn input_names(&self) -> impl Iterator<Item = &str> {
+        self.expected.inputs.iter().map(String::as_str)
     }
 
     /// A parameter; None when it is absent or null. An error when the type does not take the value: a refusal.
@@ -136,13 +163,35 @@ impl Case {
         }
     }
 
-    fn check(&self, compute: Function) -> Vec<String> {
-        for name in &self.expected.grads {
+    /// Computes with gradients: where the function has a loss, the inputs that it has gradients to hold them afterwards.
+    fn compute(&self, function: &Function) -> Result<Outcome, functions::Refusal> {
+        for name in function.gradients {
             if let Some(input) = self.input(name) {
                 let _ = input.set_requires_grad(true);
             }
         }
-        match (compute(self), &self.expected.raises) {
+        let outcome = (function.compute)(self)?;
+        if let Some(loss) = outcome.outputs.get("loss")
+            && loss.requires_grad()
+        {
+            loss.backward();
+        }
+        Ok(outcome)
+    }
+
+    /// The gradient to an input; zeros where nothing flows to it.
+    fn gradient(&self, name: &str) -> Option<Tensor> {
+        let input = self.input(name)?;
+        let gradient = input.grad();
+        Some(if gradient.defined() {
+            gradient
+        } else {
+            input.detach().zeros_like()
+        })
+    }
+
+    fn check(&self, function: &Function) -> Vec<String> {
+        match (self.compute(function), &self.expected.raises) {
             (Err(_), Some(_)) => Vec::new(),
             (Ok(_), Some(raises)) => vec![format!("the reference refuses this: {raises}")],
             (Err(error), None) => vec![format!("refused, but the reference does not: {error}")],
@@ -156,14 +205,9 @@ impl Case {
             let found = outcome.outputs.get(name);
             self.compare_tensor(&format!("out.{name}"), found, &mut mismatches);
         }
-        if !self.expected.grads.is_empty() {
-            if let Some(loss) = outcome.outputs.get("loss") {
-                loss.backward();
-            }
-            for name in &self.expected.grads {
-                let gradient = self.input(name).map(Tensor::grad);
-                self.compare_tensor(&format!("grad.{name}"), gradient.as_ref(), &mut mismatches);
-            }
+        for name in &self.expected.grads {
+            let found = self.gradient(name);
+            self.compare_tensor(&format!("grad.{name}"), found.as_ref(), &mut mismatches);
         }
         for (name, expected) in &self.expected.numbers {
             let expected = number(expected);
@@ -208,69 +252,5 @@ impl Case {
             &numbers(wide.unwrap_or(expected)),
             mismatches,
         );
-    }
-}
-
-/// Reports the worst element.
-fn compare_lists(
-    name: &str,
-    found: &[f64],
-    expected: &[f64],
-    wide: &[f64],
-    mismatches: &mut Vec<String>,
-) {
-    if found.len() != expected.len() {
-        return mismatches.push(format!(
-            "{name} has {} numbers, not {}",
-            found.len(),
-            expected.len()
-        ));
-    }
-    let largest = expected
-        .iter()
-        .filter(|number| number.is_finite())
-        .fold(1.0_f64, |largest, number| largest.max(number.abs()));
-    let worst = (0..found.len())
-        .map(|index| {
-            let (ours, theirs) = (found[index], expected[index]);
-            let excess = if ours.is_nan() && theirs.is_nan() || ours == theirs {
-                0.0
-            } else if ours.is_finite() && theirs.is_finite() {
-                let tolerance =
-                    1e-6 * largest + 1e-4 * theirs.abs() + 4.0 * (wide[index] - theirs).abs();
-                // A NaN in the float64 run forgives nothing.
-                if tolerance.is_nan() {
-                    f64::INFINITY
-                } else {
-                    (ours - theirs).abs() / tolerance
-                }
-            } else {
-                f64::INFINITY
-            };
-            (excess, index)
-        })
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    if let Some((excess, index)) = worst.filter(|(excess, _)| *excess > 1.0) {
-        mismatches.push(format!(
-            "{name}[{index}] is {}, not {}: {excess:.3} times the tolerance",
-            found[index], expected[index]
-        ));
-    }
-}
-
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    Vec::try_from(tensor.detach().to_kind(Kind::Double).reshape([-1]))
-        .expect("a flat float64 tensor")
-}
-
-/// JSON has no NaN: the oracle writes such numbers as strings.
-fn number(value: &Value) -> f64 {
-    match value {
-        Value::String(text) => match text.as_str() {
-            "Infinity" => f64::INFINITY,
-            "-Infinity" => f64::NEG_INFINITY,
-            _ => f64::NAN,
-        },
-        other => other.as_f64().unwrap_or(f64::NAN),
     }
 }

@@ -315,7 +315,7 @@ pub(super) const LEARNING: &[Row] = &[
         Kind::Choice(&ESTIMATORS),
         "\"gae\"",
         "",
-        "gae is PPO with a critic; grpo compares the samples of a group.",
+        "From rewards to advantages: gae is PPO with a critic, most others compare the samples of a prompt (docs/estimators.md).",
     ),
     row("algorithm.gamma", SHARE, "1.0", "", "Discount."),
     row("algorithm.lam", SHARE, "1.0", "", "GAE's lambda."),
@@ -325,6 +325,19 @@ pub(super) const LEARNING: &[Row] = &[
         "true",
         "",
         "Divide by the group's standard deviation; false is Dr.GRPO.",
+    ),
+    row(
+        "algorithm.gdpo_reward_keys",
+        Kind::List(&Kind::Text),
+        "[]",
+        "",
+        "gdpo: the scorer's numbers to compare, each by itself; score is the reward itself.",
+    ),
+    opt(
+        "algorithm.gdpo_reward_weights",
+        Kind::List(&NOT_NEGATIVE),
+        "",
+        "gdpo: their weights, one each; null: 1.",
     ),
     row(
         "algorithm.use_kl_in_reward",

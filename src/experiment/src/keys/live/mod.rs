@@ -169,23 +169,7 @@ const LOSS_MODES: Choices = choice(
         "bypass_mode",
     ],
 );
-const ESTIMATORS: Choices = choice(
-    &["gae", "grpo"],
-    &[
-        "grpo_vectorized",
-        "grpo_passk",
-        "gdpo",
-        "reinforce_plus_plus",
-        "reinforce_plus_plus_baseline",
-        "remax",
-        "rloo",
-        "rloo_vectorized",
-        "opo",
-        "gpg",
-        "optimal_token_baseline",
-        "tir_optimal_token_baseline",
-    ],
-);
+const ESTIMATORS: Choices = choice(&crate::estimators::NAMES, &[]);
 /// `vllm` and `sglang` are known to the typed experiment; a rule warns about them.
 const ENGINES: Choices = choice(&["embedded", "vllm", "sglang"], &["trtllm", "hf"]);
 const TOOL_FORMATS: Choices = choice(

@@ -6,8 +6,7 @@ use experiment::settings::{ImportanceLevel, KlEstimator, LossAggMode};
 use serde_json::{Map, Value};
 use tch::{Kind, Tensor};
 
-use super::{Case, Outcome};
-use crate::objective::advantage::{Advantages, gae, grpo};
+use super::{Case, Outcome, advantages};
 use crate::objective::aggregate::{Denominators, GlobalCounts, aggregate};
 use crate::objective::controller::KlController;
 use crate::objective::kl::{apply_kl_penalty, kl_per_token};
@@ -17,38 +16,169 @@ use crate::objective::policy_loss::{Clip, PolicyBatch, vanilla};
 use crate::objective::rollout_correction::{ImportanceSampling, rollout_correction};
 use crate::objective::value_loss::{ValueBatch, clipped};
 
-type Refusal = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type Refusal = Box<dyn std::error::Error + Send + Sync>;
 
-/// An error is a refusal of the case.
-pub type Function = fn(&Case) -> Result<Outcome, Refusal>;
+/// One function of a reference.
+#[derive(Debug)]
+pub struct Function {
+    /// Of its files.
+    pub name: &'static str,
+    /// Parameters that it understands.
+    pub parameters: &'static [&'static str],
+    /// Inputs that its loss has gradients to.
+    pub gradients: &'static [&'static str],
+    /// An error is a refusal of the case.
+    pub compute: fn(&Case) -> Result<Outcome, Refusal>,
+}
 
-pub const FUNCTIONS: &[(&str, Function)] = &[
-    ("gae", run_gae),
-    ("adv_grpo", run_grpo),
-    ("adv_grpo_vectorized", run_grpo),
-    ("kl_penalty", run_kl_penalty),
-    ("apply_kl_penalty", run_apply_kl_penalty),
-    ("kl_controller", run_kl_controller),
-    ("agg_loss", run_aggregate),
-    ("loss_vanilla", run_vanilla),
-    ("value_loss", run_value_loss),
-    ("entropy_logprob", run_entropy_logprob),
-    ("response_mask", run_response_mask),
-    ("masked_stats", run_masked_stats),
-    ("rollout_correction", run_rollout_correction),
+const fn function(
+    name: &'static str,
+    parameters: &'static [&'static str],
+    gradients: &'static [&'static str],
+    compute: fn(&Case) -> Result<Outcome, Refusal>,
+) -> Function {
+    Function {
+        name,
+        parameters,
+        gradients,
+        compute,
+    }
+}
+
+const GROUPED: &[&str] = &["uid", "epsilon", "norm_adv_by_std_in_grpo"];
+const TOKEN_BASELINE: &[&str] = &["uid", "epsilon", "handle_zero_tail"];
+const CONTROLLER: &[&str] = &[
+    "init_kl_coef",
+    "target_kl",
+    "horizon",
+    "n_steps",
+    "current_kl",
+    "adaptive",
+    "fixed",
+];
+const AGGREGATED: &[&str] = &[
+    "loss_agg_mode",
+    "dp_size",
+    "batch_num_tokens",
+    "global_batch_size",
+    "loss_scale_factor",
+    "cliprange_value",
+    "dtype",
+    "quantity",
+];
+const POLICY: &[&str] = &[
+    "loss_agg_mode",
+    "global_batch_info",
+    "clip_ratio",
+    "clip_ratio_low",
+    "clip_ratio_high",
+    "clip_ratio_c",
+];
+const LOG_PROB: &[&str] = &["log_prob"];
+
+pub const FUNCTIONS: &[Function] = &[
+    function("gae", &["gamma", "lam"], &[], advantages::run_gae),
+    function("adv_grpo", GROUPED, &[], advantages::run_grpo),
+    function("adv_grpo_vectorized", GROUPED, &[], advantages::run_grpo),
+    function("adv_grpo_passk", GROUPED, &[], advantages::run_grpo_passk),
+    function(
+        "adv_gdpo",
+        &["uid", "epsilon", "norm_adv_by_std_in_grpo", "weights"],
+        &[],
+        advantages::run_gdpo,
+    ),
+    function("adv_rloo", GROUPED, &[], advantages::run_rloo),
+    function(
+        "adv_rloo_vectorized",
+        GROUPED,
+        &[],
+        advantages::run_rloo_vectorized,
+    ),
+    function("adv_opo", GROUPED, &[], advantages::run_opo),
+    function("adv_gpg", GROUPED, &[], advantages::run_gpg),
+    function(
+        "adv_reinforce_plus_plus",
+        &["gamma"],
+        &[],
+        advantages::run_reinforce_plus_plus,
+    ),
+    function(
+        "adv_reinforce_plus_plus_baseline",
+        GROUPED,
+        &[],
+        advantages::run_reinforce_plus_plus_baseline,
+    ),
+    function("adv_remax", &[], &[], advantages::run_remax),
+    function(
+        "adv_optimal_token_baseline",
+        TOKEN_BASELINE,
+        &[],
+        advantages::run_optimal_token_baseline,
+    ),
+    function(
+        "adv_tir_optimal_token_baseline",
+        TOKEN_BASELINE,
+        &[],
+        advantages::run_tir_optimal_token_baseline,
+    ),
+    function(
+        "kl_penalty",
+        &["kl_penalty"],
+        &["logprob", "ref_logprob"],
+        run_kl_penalty,
+    ),
+    function(
+        "apply_kl_penalty",
+        &[
+            "kl_penalty",
+            "controller",
+            "init_kl_coef",
+            "target_kl",
+            "horizon",
+        ],
+        &[],
+        run_apply_kl_penalty,
+    ),
+    function("kl_controller", CONTROLLER, &[], run_kl_controller),
+    function("agg_loss", AGGREGATED, &["loss_mat"], run_aggregate),
+    function("loss_vanilla", POLICY, LOG_PROB, run_vanilla),
+    function("value_loss", AGGREGATED, &["vpreds"], run_value_loss),
+    function(
+        "entropy_logprob",
+        AGGREGATED,
+        &["logits"],
+        run_entropy_logprob,
+    ),
+    function("response_mask", &["eos"], &[], run_response_mask),
+    function("masked_stats", &["op"], &[], run_masked_stats),
+    function(
+        "rollout_correction",
+        &[
+            "rollout_is",
+            "rollout_is_threshold",
+            "rollout_is_batch_normalize",
+            "rollout_rs",
+            "rollout_rs_threshold",
+        ],
+        &[],
+        run_rollout_correction,
+    ),
 ];
 
-fn input<'a>(case: &'a Case, name: &'static str) -> Result<&'a Tensor, Refusal> {
+pub(super) fn input<'a>(case: &'a Case, name: &'static str) -> Result<&'a Tensor, Refusal> {
     case.input(name)
         .ok_or_else(|| format!("the case lacks {name}").into())
 }
 
-fn required<T: serde::de::DeserializeOwned>(case: &Case, name: &str) -> Result<T, Refusal> {
+pub(super) fn required<T: serde::de::DeserializeOwned>(
+    case: &Case,
+    name: &str,
+) -> Result<T, Refusal> {
     case.param(name)?
         .ok_or_else(|| format!("the case lacks {name}").into())
 }
 
-fn outputs<const N: usize>(outputs: [(&str, Tensor); N]) -> Outcome {
+pub(super) fn outputs<const N: usize>(outputs: [(&str, Tensor); N]) -> Outcome {
     Outcome {
         outputs: outputs
             .map(|(name, tensor)| (name.to_owned(), tensor))
@@ -62,33 +192,6 @@ fn named<'a>(numbers: impl IntoIterator<Item = (&'a str, f64)>) -> BTreeMap<Stri
         .into_iter()
         .map(|(name, number)| (name.to_owned(), number))
         .collect()
-}
-
-fn advantages(result: Advantages) -> Outcome {
-    outputs([
-        ("advantages", result.advantages),
-        ("returns", result.returns),
-    ])
-}
-
-fn run_gae(case: &Case) -> Result<Outcome, Refusal> {
-    Ok(advantages(gae(
-        input(case, "token_level_rewards")?,
-        input(case, "values")?,
-        input(case, "response_mask")?,
-        required(case, "gamma")?,
-        required(case, "lam")?,
-    )?))
-}
-
-fn run_grpo(case: &Case) -> Result<Outcome, Refusal> {
-    let groups: Vec<String> = required(case, "uid")?;
-    Ok(advantages(grpo(
-        input(case, "token_level_rewards")?,
-        input(case, "response_mask")?,
-        &groups,
-        required(case, "norm_adv_by_std_in_grpo")?,
-    )?))
 }
 
 fn run_kl_penalty(case: &Case) -> Result<Outcome, Refusal> {

@@ -298,7 +298,7 @@ fn space_turns_a_switch_and_takes_the_next_choice() {
     opened.find("adv_estimator");
     opened.press("space");
     assert!(
-        opened.text().contains("adv_estimator: gae"),
+        opened.text().contains("adv_estimator: grpo_vectorized"),
         "{}",
         opened.text()
     );
