@@ -244,7 +244,7 @@ pub fn help() -> String {
 pub fn markdown() -> String {
     let mut text = String::from(
         "# Estimators\n\n\
-         Made from the tables in `src/experiment/src/estimators.rs`; a test holds the two together. Every number is compared\n\
+         Made from the tables in `src/experiment/src/estimators.rs` and `losses.rs`; a test holds the two together. Every number is compared\n\
          with verl 0.9.1's (`lathe-trainer oracle`).\n\n\
          ## Advantage estimators (`algorithm.adv_estimator`)\n\n",
     );
@@ -266,6 +266,7 @@ pub fn markdown() -> String {
             row.paper
         );
     }
+    text.push_str(&crate::losses::markdown());
     text
 }
 

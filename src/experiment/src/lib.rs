@@ -15,6 +15,7 @@ pub mod estimators;
 mod given;
 mod interpolate;
 pub mod keys;
+pub mod losses;
 pub mod overrides;
 mod resolve;
 mod rules;

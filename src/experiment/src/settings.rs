@@ -71,6 +71,8 @@ pub struct Actor {
     pub clip_ratio_low: f64,
     pub clip_ratio_high: f64,
     pub clip_ratio_c: f64,
+    pub tau_pos: f64,
+    pub tau_neg: f64,
     pub policy_loss: PolicyLoss,
     pub loss_agg_mode: LossAggMode,
     pub loss_scale_factor: Option<f64>,
@@ -87,12 +89,29 @@ pub struct Actor {
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyLoss {
     pub loss_mode: LossMode,
+    pub clip_cov_ratio: f64,
+    pub clip_cov_lb: f64,
+    pub clip_cov_ub: f64,
+    pub kl_cov_ratio: f64,
+    pub ppo_kl_coef: f64,
+    /// dro cannot do without.
+    pub dro_beta: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossMode {
     Vanilla,
+    DppoTv,
+    DppoKl,
+    Gspo,
+    Sapo,
+    Gpg,
+    ClipCov,
+    KlCov,
+    GeoMean,
+    Dro,
+    Cispo,
 }
 
 /// verl's `loss_agg_mode`.
@@ -125,6 +144,9 @@ pub enum KlEstimator {
     K2Plus,
     #[serde(rename = "low_var_kl+", alias = "k3+")]
     K3Plus,
+    /// No estimate: the sum over the vocabulary, from logits.
+    #[serde(rename = "full")]
+    Full,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -493,6 +515,8 @@ impl Default for Actor {
             clip_ratio_low: 0.2,
             clip_ratio_high: 0.2,
             clip_ratio_c: 3.0,
+            tau_pos: 1.0,
+            tau_neg: 1.05,
             policy_loss: PolicyLoss::default(),
             loss_agg_mode: LossAggMode::TokenMean,
             loss_scale_factor: None,
@@ -511,6 +535,12 @@ impl Default for PolicyLoss {
     fn default() -> Self {
         Self {
             loss_mode: LossMode::Vanilla,
+            clip_cov_ratio: 0.0002,
+            clip_cov_lb: 1.0,
+            clip_cov_ub: 5.0,
+            kl_cov_ratio: 0.0002,
+            ppo_kl_coef: 0.1,
+            dro_beta: None,
         }
     }
 }

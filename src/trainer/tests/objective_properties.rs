@@ -1,13 +1,19 @@
 //! What must hold for any batch: tool tokens, padding, order and micro-batches change nothing.
 
-use experiment::settings::{ImportanceLevel, KlEstimator, LossAggMode};
+use experiment::losses::LOSSES;
+use experiment::settings::{Actor, ImportanceLevel, KlEstimator, LossAggMode};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tch::{Kind, Tensor};
-use trainer::objective::advantage::{Scale, gae, grpo};
+use trainer::objective::advantage::{
+    Advantages, Alone, Scale, TokenBaselineInputs, gae, gdpo, gpg, grpo, grpo_passk, opo,
+    reinforce_plus_plus, reinforce_plus_plus_baseline, remax, rloo, tir_optimal_token_baseline,
+};
 use trainer::objective::aggregate::{Denominators, GlobalCounts, aggregate};
 use trainer::objective::kl::{apply_kl_penalty, kl_loss};
-use trainer::objective::policy_loss::{Clip, PolicyBatch, vanilla};
+use trainer::objective::policy_loss::{
+    Clip, PolicyBatch, PolicyLoss, PolicySums, Surrogate, vanilla,
+};
 use trainer::objective::rollout_correction::{ImportanceSampling, rollout_correction};
 use trainer::objective::value_loss::{ValueBatch, clipped};
 
@@ -178,6 +184,137 @@ fn loss_and_gradient(batch: &Batch, mode: LossAggMode) -> (f64, Vec<f64>) {
     (number(&loss), list(&leaf.grad()))
 }
 
+type Estimate<'a> = Box<dyn Fn(&Batch) -> Tensor + 'a>;
+
+/// Every estimator without a critic by name. `optimal_token_baseline` is not among them: it compares tokens by their place in
+/// the response, tool tokens included; its form for tools is.
+fn estimators(gamma: f64, groups: &[i64]) -> Vec<(&'static str, Estimate<'_>)> {
+    let given = |batch: &Batch| (batch.tensor(0), batch.mask());
+    let of = move |kind: fn(&Tensor, &Tensor, &[i64]) -> Advantages| -> Estimate<'_> {
+        Box::new(move |batch| {
+            let (rewards, mask) = given(batch);
+            kind(&rewards, &mask, groups).advantages
+        })
+    };
+    vec![
+        (
+            "grpo",
+            of(|r, m, g| grpo(r, m, g, Scale::DEVIATION).unwrap()),
+        ),
+        (
+            "Dr. GRPO",
+            of(|r, m, g| grpo(r, m, g, Scale::None).unwrap()),
+        ),
+        ("rloo", of(|r, m, g| rloo(r, m, g, Alone::Score).unwrap())),
+        ("opo", of(|r, m, g| opo(r, m, g).unwrap())),
+        ("gpg", of(|r, m, g| gpg(r, m, g).unwrap())),
+        (
+            "gdpo",
+            of(|r, m, g| {
+                let components = [(1.0, r.shallow_clone()), (0.5, r.square())];
+                gdpo(&components, m, g, Scale::DEVIATION).unwrap()
+            }),
+        ),
+        (
+            "reinforce_plus_plus_baseline",
+            of(|r, m, g| reinforce_plus_plus_baseline(r, m, g).unwrap()),
+        ),
+        (
+            "grpo_passk",
+            Box::new(move |batch| {
+                let (rewards, mask) = given(batch);
+                // One group: a group of one is refused.
+                let one = vec![0; groups.len()];
+                grpo_passk(&rewards, &mask, &one, Scale::DEVIATION)
+                    .unwrap()
+                    .advantages
+            }),
+        ),
+        (
+            "reinforce_plus_plus",
+            Box::new(move |batch| {
+                let (rewards, mask) = given(batch);
+                reinforce_plus_plus(&rewards, &mask, gamma)
+                    .unwrap()
+                    .advantages
+            }),
+        ),
+        (
+            "remax",
+            Box::new(move |batch| {
+                let (rewards, mask) = given(batch);
+                let baselines = Tensor::arange(batch.rows, (Kind::Float, tch::Device::Cpu));
+                remax(&rewards, &baselines, &mask).unwrap().advantages
+            }),
+        ),
+        (
+            "tir_optimal_token_baseline",
+            Box::new(move |batch| {
+                let (rewards, mask) = given(batch);
+                let logprobs = -batch.tensor(1).abs();
+                let squares = batch.tensor(2).sigmoid();
+                let inputs = TokenBaselineInputs {
+                    token_rewards: &rewards,
+                    old_logprobs: &logprobs,
+                    sum_pi_squared: &squares,
+                    rollout_weights: None,
+                    mask: &mask,
+                    zero_tail: true,
+                    epsilon: 1e-8,
+                };
+                tir_optimal_token_baseline(&inputs, groups)
+                    .unwrap()
+                    .advantages
+            }),
+        ),
+    ]
+}
+
+/// Every loss of the table, with settings that make something of small batches.
+fn surrogates() -> Vec<(Surrogate, bool)> {
+    LOSSES
+        .iter()
+        .map(|row| {
+            let mut actor = Actor {
+                clip_ratio_high: 0.3,
+                clip_ratio_c: 1.5,
+                ..Actor::default()
+            };
+            actor.policy_loss.loss_mode = row.kind;
+            actor.policy_loss.dro_beta = Some(0.4);
+            actor.policy_loss.kl_cov_ratio = 0.3;
+            actor.policy_loss.clip_cov_ratio = 0.3;
+            actor.policy_loss.clip_cov_lb = 0.1;
+            (Surrogate::new(&actor), row.micro_batches_matter.is_none())
+        })
+        .chain([(Surrogate::Reinforce, true)])
+        .collect()
+}
+
+/// Columns: log-probs, old log-probs, advantages, rollout weights. Tokens that are drawn are the first.
+fn policy_loss_of(
+    surrogate: &Surrogate,
+    tensors: &[Tensor; 4],
+    leaf: &Tensor,
+    mask: &Tensor,
+    mode: LossAggMode,
+    denominators: &Denominators,
+) -> PolicyLoss {
+    let weights = tensors[3].abs();
+    let batch = PolicyBatch {
+        logprobs: leaf,
+        old_logprobs: &tensors[1],
+        advantages: &tensors[2],
+        mask,
+        rollout_weights: Some(&weights),
+    };
+    surrogate
+        .loss(&batch, mode, denominators, &mut |count| {
+            (0..count).collect()
+        })
+        .unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -204,13 +341,17 @@ proptest! {
             }
         }
 
-        // Rewards outside the mask would count for GRPO, so both sides have none there.
+        // Rewards outside the mask would count for a group, so both sides have none there.
         let spoiled = batch.spoiled();
         let groups: Vec<_> = (0..batch.rows).map(|row| row % 2).collect();
-        let estimate = |batch: &Batch| list(&grpo(&batch.tensor(0), &batch.mask(), &groups, Scale::DEVIATION).unwrap().advantages);
-        let (before, after) = (estimate(&spoiled), estimate(&spoiled.stretched(&gaps)));
-        for (row, token, place) in batch.places(&gaps) {
-            prop_assert!(close(before[row * batch.width as usize + token], after[row * wide + place]));
+        for (name, estimate) in estimators(gamma, &groups) {
+            let (before, after) = (list(&estimate(&spoiled)), list(&estimate(&spoiled.stretched(&gaps))));
+            for (row, token, place) in batch.places(&gaps) {
+                let (old, new) = (row * batch.width as usize + token, row * wide + place);
+                if batch.mask[old] {
+                    prop_assert!(close(before[old], after[new]), "{name}: {} is not {}", after[new], before[old]);
+                }
+            }
         }
     }
 
@@ -234,6 +375,75 @@ proptest! {
             prop_assert!(close(value, sum), "{mode:?}: {sum} is not {value}");
             for (whole, parts) in gradient.iter().zip(list(&leaf.grad())) {
                 prop_assert!(close(*whole, parts), "{mode:?}: {parts} is not {whole}");
+            }
+        }
+    }
+
+    #[test]
+    fn micro_batches_of_any_loss_that_says_so_add_up_to_the_whole(batch in batches(), cut in 1..5_i64, mode in 0..5_usize) {
+        let mask = batch.mask();
+        for (surrogate, _) in surrogates().iter().filter(|(_, adds_up)| *adds_up) {
+            let mode = surrogate.aggregation(MODES[mode]);
+            let denominators = whole(&mask, mode);
+            let tensors = [0, 1, 2, 3].map(|column| batch.tensor(column));
+            let leaf = batch.tensor(0).set_requires_grad(true);
+            let all = policy_loss_of(surrogate, &tensors, &leaf, &mask, mode, &denominators);
+            all.loss.backward();
+            let gradient = list(&leaf.grad());
+            let leaf = batch.tensor(0).set_requires_grad(true);
+            let (mut sum, mut sums) = (0.0, None::<PolicySums>);
+            for start in (0..batch.rows).step_by(cut as usize) {
+                let rows = cut.min(batch.rows - start);
+                let part = |tensor: &Tensor| tensor.narrow(0, start, rows);
+                let parts = [0, 1, 2, 3].map(|column: usize| part(&tensors[column]));
+                let micro = policy_loss_of(surrogate, &parts, &part(&leaf), &part(&mask), mode, &denominators);
+                micro.loss.backward();
+                sum += number(&micro.loss);
+                sums = Some(match sums {
+                    Some(sums) => sums.plus(&micro.sums),
+                    None => micro.sums,
+                });
+            }
+            prop_assert!(close(number(&all.loss), sum), "{surrogate:?} {mode:?}: {sum} is not {}", number(&all.loss));
+            for (whole, parts) in gradient.iter().zip(list(&leaf.grad())) {
+                prop_assert!(close(*whole, parts), "{surrogate:?} {mode:?}: {parts} is not {whole}");
+            }
+            let (whole, parts) = (all.sums.metrics(), sums.unwrap().metrics());
+            for ((name, whole), (_, parts)) in whole.named().zip(parts.named()) {
+                prop_assert!(close(whole, parts), "{surrogate:?}: {name} is {parts}, not {whole}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_outside_the_mask_matters_to_any_loss_its_gradient_or_its_metrics(
+        batch in batches(),
+        gaps in vec(0..3_u8, 1..12),
+        mode in 0..5_usize,
+    ) {
+        for (surrogate, _) in surrogates() {
+            let mode = surrogate.aggregation(MODES[mode]);
+            let computed = |batch: &Batch| {
+                let tensors = [0, 1, 2, 3].map(|column| batch.tensor(column));
+                let leaf = batch.tensor(0).set_requires_grad(true);
+                let mask = batch.mask();
+                let result = policy_loss_of(&surrogate, &tensors, &leaf, &mask, mode, &whole(&mask, mode));
+                result.loss.backward();
+                let metrics: Vec<(&str, f64)> = result.sums.metrics().named().collect();
+                (number(&result.loss), list(&leaf.grad()), metrics)
+            };
+            let stretched = batch.stretched(&gaps);
+            let (value, gradient, metrics) = computed(&batch);
+            let (wide_value, wide_gradient, wide_metrics) = computed(&stretched);
+            prop_assert!(close(value, wide_value), "{surrogate:?}: {wide_value} is not {value}");
+            prop_assert!(wide_gradient.iter().all(|number| number.is_finite()), "{surrogate:?}");
+            for ((name, before), (_, after)) in metrics.iter().zip(wide_metrics) {
+                prop_assert!(close(*before, after), "{surrogate:?}: {name} is {after}, not {before}");
+            }
+            for (row, token, place) in batch.places(&gaps) {
+                let old = gradient[row * batch.width as usize + token];
+                let new = wide_gradient[row * stretched.width as usize + place];
+                prop_assert!(close(old, new), "{surrogate:?}: {new} is not {old}");
             }
         }
     }
@@ -287,13 +497,21 @@ proptest! {
                 grpo(&backwards(&rewards), &backwards(&mask), &turned, Scale::DEVIATION).unwrap().advantages,
             ),
             (
+                rloo(&rewards, &mask, &groups, Alone::Score).unwrap().advantages,
+                rloo(&backwards(&rewards), &backwards(&mask), &turned, Alone::Score).unwrap().advantages,
+            ),
+            (
+                opo(&rewards, &mask, &groups).unwrap().advantages,
+                opo(&backwards(&rewards), &backwards(&mask), &turned).unwrap().advantages,
+            ),
+            (
                 gae(&rewards, &values, &mask, 0.9, 0.9).unwrap().advantages,
                 gae(&backwards(&rewards), &backwards(&values), &backwards(&mask), 0.9, 0.9).unwrap().advantages,
             ),
         ];
         for (straight, turned) in &pairs {
-            for (a, b) in list(straight).iter().zip(list(&backwards(turned))) {
-                prop_assert!(close(*a, b), "{b} is not {a}");
+            for ((a, b), valid) in list(straight).iter().zip(list(&backwards(turned))).zip(&batch.mask) {
+                prop_assert!(!valid || close(*a, b), "{b} is not {a}");
             }
         }
         for mode in MODES {

@@ -320,7 +320,6 @@ const INERT: &[(&str, &str)] = &[
         "as its default true says: the warm-up's first step has a learning rate of 0",
     ),
     // Actor, reference, critic.
-    ("actor_rollout_ref.actor.tau_*", OTHER_LOSS),
     ("actor_rollout_ref.actor.policy_loss.*", OTHER_LOSS),
     (
         "actor_rollout_ref.actor.calculate_sum_pi_squared",

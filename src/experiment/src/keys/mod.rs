@@ -142,6 +142,9 @@ pub fn help(path: &str) -> Option<String> {
             if key.path == "algorithm.adv_estimator" {
                 text.push_str(&crate::estimators::help());
             }
+            if key.path == "actor_rollout_ref.actor.policy_loss.loss_mode" {
+                text.push_str(&crate::losses::help());
+            }
             let _ = write!(text, "\ndefault: {}", key.default);
             if !key.unit.is_empty() {
                 let _ = write!(text, " ({})", key.unit);

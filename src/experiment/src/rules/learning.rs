@@ -2,7 +2,7 @@
 
 use super::{CLIP_RATIO, Rules};
 use crate::estimators::{Estimator, Need};
-use crate::settings::{AdvEstimator, KlCtrlType, LossAggMode};
+use crate::settings::{AdvEstimator, KlCtrlType, LossAggMode, LossMode};
 
 const TRAIN_BATCH: &str = "data.train_batch_size";
 const MINI_BATCH: &str = "actor_rollout_ref.actor.ppo_mini_batch_size";
@@ -283,6 +283,51 @@ impl Rules<'_> {
                 &[weights, keys],
                 format!("{name} has {given} numbers; expected one for each of gdpo_reward_keys, which has {wanted}"),
             );
+        }
+    }
+
+    pub(super) fn policy_loss(&mut self) {
+        let actor = &self.experiment.actor_rollout_ref.actor;
+        let loss = actor.policy_loss.loss_mode.row();
+        let chosen = loss.name;
+        let mode = "actor_rollout_ref.actor.policy_loss.loss_mode";
+        let on_policy = actor.ppo_epochs == 1
+            && actor.ppo_mini_batch_size >= self.experiment.data.train_batch_size;
+        let lacks_beta = loss.kind == LossMode::Dro && actor.policy_loss.dro_beta.is_none();
+        if lacks_beta {
+            let beta = "actor_rollout_ref.actor.policy_loss.dro_beta";
+            self.error(
+                &[beta, mode],
+                format!("{beta} is not given; loss_mode dro needs it: expected > 0, e.g. 0.1"),
+            );
+        }
+        if loss.kind == LossMode::Gpg && !on_policy {
+            let name = self.name(mode);
+            self.warn(
+                &[mode],
+                format!("{name} gpg has no ratio, but a batch is trained on in several steps (ppo_epochs, ppo_mini_batch_size): after the first its samples are not the policy's own"),
+            );
+        }
+        if let Some(why) = loss.micro_batches_matter
+            && self.has(mode)
+        {
+            let name = self.name(mode);
+            self.note(
+                &[mode],
+                format!(
+                    "{name} {chosen}: the gradient depends on the micro-batch size, because {why}"
+                ),
+            );
+        }
+        for key in crate::losses::SETTINGS {
+            let path = format!("actor_rollout_ref.actor.{key}");
+            if self.has(&path) && !loss.reads(key) {
+                let name = self.name(&path);
+                self.warn(
+                    &[&path],
+                    format!("{name} has no effect: loss_mode {chosen} does not read it"),
+                );
+            }
         }
     }
 

@@ -18,6 +18,7 @@ pub fn apply(experiment: &mut Experiment, givens: &mut Givens) {
     rules.batches();
     rules.micro_batches();
     rules.estimator();
+    rules.policy_loss();
     rules.kl();
     rules.rollout();
     rules.dialogue();

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use dialogue::rollout::Rollout;
 use experiment::Experiment;
 use experiment::estimators::Need;
-use experiment::settings::Dtype;
+use experiment::settings::{Dtype, KlEstimator};
 use runlog::event::Lane;
 use runlog::recorder::Recorder;
 use tch::{Device, Kind, Tensor};
@@ -29,7 +29,7 @@ use crate::model::parameters::Parameters;
 use crate::model::transformer::Transformer;
 use crate::objective::advantage::Advantages;
 use crate::objective::controller::KlController;
-use crate::objective::kl::apply_kl_penalty;
+use crate::objective::kl::{full_kl, kl_per_token, penalize};
 use crate::objective::logprob::sum_pi_squared;
 use crate::objective::rollout_correction::{ImportanceSampling, rollout_correction};
 use crate::objective::{self, masked};
@@ -290,6 +290,17 @@ impl Learner {
             }
             None => None,
         };
+        let full_kl = match &self.reference {
+            Some(reference)
+                if algorithm.use_kl_in_reward && algorithm.kl_penalty == KlEstimator::Full =>
+            {
+                let span = recorder.span(Lane::Ref, "KL over the vocabulary", Some(step));
+                let kl = self.full_kl_without_gradients(reference, &micros, &batch)?;
+                span.end();
+                Some(kl)
+            }
+            _ => None,
+        };
         let critic_values = match &self.critic {
             Some(critic) => {
                 let span = recorder.span(Lane::Value, "values", Some(step));
@@ -310,14 +321,11 @@ impl Learner {
         let mut token_rewards = batch.token_scores.shallow_clone();
         if let (true, Some(ref_logprobs)) = (algorithm.use_kl_in_reward, &ref_logprobs) {
             let beta = self.controller.coefficient();
-            let penalty = apply_kl_penalty(
-                &token_rewards,
-                &old_logprobs,
-                ref_logprobs,
-                &batch.mask,
-                algorithm.kl_penalty,
-                beta,
-            )?;
+            let kl = match &full_kl {
+                Some(kl) => kl.shallow_clone(),
+                None => kl_per_token(&old_logprobs, ref_logprobs, algorithm.kl_penalty)?,
+            };
+            let penalty = penalize(&token_rewards, &kl, &batch.mask, beta)?;
             token_rewards = penalty.token_rewards;
             values.set("actor/reward_kl_penalty", penalty.mean_kl);
             values.set("actor/reward_kl_penalty_coeff", beta);
@@ -453,6 +461,24 @@ impl Learner {
         Ok((padded, squares))
     }
 
+    /// `[B, T]` KL(policy‖reference) over the vocabulary at every drawn token.
+    fn full_kl_without_gradients(
+        &self,
+        reference: &Transformer,
+        micros: &[MicroBatch],
+        batch: &TrainBatch,
+    ) -> Result<Tensor, LearnerError> {
+        let _no_grad = tch::no_grad_guard();
+        let mut padded = batch.mask.zeros_like();
+        for micro in micros {
+            let [logits, ref_logits] =
+                [&self.actor.model, reference].map(|model| logits_of(model, micro));
+            let kl = full_kl(&logits, &ref_logits, self.temperature())?;
+            let _ = padded.index_copy_(0, &micro.rows, &micro.scatter(&kl));
+        }
+        Ok(padded)
+    }
+
     /// Weights for the gap between the rollout's and the learner's log-probs of the same tokens, and the metrics of that gap.
     fn importance_weights(
         &self,
@@ -478,6 +504,12 @@ impl Learner {
         }
         Ok(corrected.weights)
     }
+}
+
+/// `[M, V]` logits that each drawn token of a micro-batch was drawn from.
+fn logits_of(model: &Transformer, micro: &MicroBatch) -> Tensor {
+    let hidden = model.hidden(&micro.packed);
+    model.logits(&hidden.rows.index_select(0, &micro.source_rows))
 }
 
 /// `[B, T]` values of the state before every drawn token.

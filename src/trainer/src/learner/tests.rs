@@ -3,7 +3,10 @@ use std::sync::Arc;
 use dialogue::rollout::{Finish, Rollout};
 use experiment::Experiment;
 use experiment::estimators::ESTIMATORS;
-use experiment::settings::LossAggMode;
+use experiment::losses::LOSSES;
+use experiment::settings::{KlEstimator, LossAggMode};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 use tch::{Device, Kind, Tensor};
 
 use super::batch::{LeftOut, MicroLimit, TrainBatch};
@@ -123,7 +126,13 @@ fn gradients(learner: &Learner, limit: MicroLimit) -> Vec<Tensor> {
     };
     learner.actor.optimizer.clear_grads().expect("leaf tensors");
     learner
-        .actor_gradients(&inputs, &[0, 1], limit, &mut Means::default())
+        .actor_gradients(
+            &inputs,
+            &[0, 1],
+            limit,
+            &mut ChaCha8Rng::seed_from_u64(5),
+            &mut Means::default(),
+        )
         .expect("a gradient");
     learner
         .actor
@@ -150,8 +159,31 @@ fn the_gradient_does_not_depend_on_the_micro_batch_size() {
             actor.use_kl_loss = true;
             actor.kl_loss_coef = 0.5;
         });
+        assert_same_gradient_however_cut(&learner, &format!("{mode:?}"));
+    }
+}
+
+#[test]
+fn nor_does_it_for_any_loss_of_the_table_that_says_so() {
+    for loss in LOSSES {
+        let learner = learner(|experiment| {
+            let actor = &mut experiment.actor_rollout_ref.actor;
+            actor.policy_loss.loss_mode = loss.kind;
+            actor.policy_loss.dro_beta = Some(0.1);
+            actor.use_kl_loss = true;
+            actor.kl_loss_type = KlEstimator::Full;
+            actor.kl_loss_coef = 0.5;
+        });
+        if loss.micro_batches_matter.is_none() {
+            assert_same_gradient_however_cut(&learner, loss.name);
+        }
+    }
+}
+
+fn assert_same_gradient_however_cut(learner: &Learner, what: &str) {
+    {
         let whole = gradients(
-            &learner,
+            learner,
             MicroLimit {
                 sequences: None,
                 tokens: None,
@@ -161,7 +193,7 @@ fn the_gradient_does_not_depend_on_the_micro_batch_size() {
             .iter()
             .map(|gradient| gradient.abs().max().double_value(&[]))
             .fold(0.0, f64::max);
-        assert!(largest > 1e-4, "{mode:?}: there is a gradient to compare");
+        assert!(largest > 1e-4, "{what}: there is a gradient to compare");
         for limit in [
             MicroLimit {
                 sequences: Some(1),
@@ -176,12 +208,12 @@ fn the_gradient_does_not_depend_on_the_micro_batch_size() {
                 tokens: Some(15),
             },
         ] {
-            for (one, many) in whole.iter().zip(gradients(&learner, limit)) {
+            for (one, many) in whole.iter().zip(gradients(learner, limit)) {
                 let difference = (one - many).abs().max().double_value(&[]);
                 // f32 sums in another order.
                 assert!(
                     difference <= 2e-6 * largest.max(1.0),
-                    "{mode:?} {limit:?}: {difference} of {largest}"
+                    "{what} {limit:?}: {difference} of {largest}"
                 );
             }
         }
@@ -304,6 +336,53 @@ fn every_estimator_of_the_table_trains_a_step() {
             .zip(before.iter())
             .any(|((_, after), (_, before))| !after.equal(before));
         assert!(has_moved, "{} moves the weights", estimator.name);
+    }
+}
+
+#[test]
+fn every_loss_of_the_table_trains_a_step_with_either_kind_of_full_kl() {
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let recorder = recorder(root.path());
+    for (index, loss) in LOSSES.iter().enumerate() {
+        let mut learner = learner(|experiment| {
+            let actor = &mut experiment.actor_rollout_ref.actor;
+            actor.policy_loss.loss_mode = loss.kind;
+            actor.policy_loss.dro_beta = Some(0.1);
+            actor.optim.lr = 0.01;
+            if index % 2 == 0 {
+                actor.use_kl_loss = true;
+                actor.kl_loss_type = KlEstimator::Full;
+            } else {
+                experiment.algorithm.use_kl_in_reward = true;
+                experiment.algorithm.kl_penalty = KlEstimator::Full;
+            }
+        });
+        for step in 1..=2 {
+            let outcome = learner
+                .step(step, step - 1, rollouts(), &recorder)
+                .unwrap_or_else(|error| panic!("{}: {error}", loss.name));
+            assert!(
+                outcome.alarms.is_empty(),
+                "{}: {:?}",
+                loss.name,
+                outcome.alarms
+            );
+            let value = |name: &str| outcome.values.0.get(name).map(|number| number.0);
+            assert!(
+                value("actor/pg_loss").is_some_and(f64::is_finite),
+                "{}",
+                loss.name
+            );
+            let kl = value("actor/kl_loss")
+                .or_else(|| value("actor/reward_kl_penalty"))
+                .expect("a KL");
+            // The reference is the policy of the first step.
+            assert!(
+                (kl > 1e-9) == (step == 2) && kl > -1e-9,
+                "{} in step {step}: {kl}",
+                loss.name
+            );
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Epochs, mini-batches, micro-batches: one optimizer step per mini-batch, gradients summed over its micro-batches with the
 //! mini-batch's own denominators, so that the gradient does not depend on how it is cut.
 
-use experiment::settings::LossAggMode;
+use experiment::settings::{KlEstimator, LossAggMode};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -11,9 +11,9 @@ use super::batch::{MicroLimit, TrainBatch};
 use super::metrics::{StepValues, scalar};
 use super::{Learner, LearnerError};
 use crate::objective::aggregate::{Denominators, GlobalCounts, aggregate};
-use crate::objective::kl::kl_loss;
+use crate::objective::kl::{full_kl, kl_loss};
 use crate::objective::logprob::token_logprobs;
-use crate::objective::policy_loss::{self, Clip, PolicyBatch, PolicySums};
+use crate::objective::policy_loss::{PolicyBatch, PolicySums, Surrogate};
 use crate::objective::value_loss::{self, ValueBatch, ValueSums};
 use crate::optimizer::StepOutcome;
 
@@ -92,9 +92,11 @@ impl Learner {
             count: plan.len() as f64,
             ..Means::default()
         };
+        // For losses that draw; of the step, so that a resumed run draws the same.
+        let mut draws = ChaCha8Rng::seed_from_u64(settings.data_loader_seed.wrapping_add(step));
         for mini in &plan {
             self.actor.optimizer.clear_grads()?;
-            self.actor_gradients(inputs, mini, limit, &mut means)?;
+            self.actor_gradients(inputs, mini, limit, &mut draws, &mut means)?;
             match self.actor.optimizer.step(lr)? {
                 StepOutcome::Stepped { grad_norm, .. } => means.add("grad_norm", grad_norm),
                 StepOutcome::SkippedNonFinite { grad_norm } => {
@@ -114,12 +116,14 @@ impl Learner {
         Ok(())
     }
 
-    /// Adds the gradient of one mini-batch to the actor's parameters, in micro-batches of at most `limit`.
+    /// Adds the gradient of one mini-batch to the actor's parameters, in micro-batches of at most `limit`. `draws` serves losses
+    /// that draw tokens.
     pub(super) fn actor_gradients(
         &self,
         inputs: &ActorInputs<'_>,
         mini: &[usize],
         limit: MicroLimit,
+        draws: &mut ChaCha8Rng,
         means: &mut Means,
     ) -> Result<(), LearnerError> {
         let settings = &self.experiment.actor_rollout_ref.actor;
@@ -127,11 +131,7 @@ impl Learner {
         let mode = settings.loss_agg_mode;
         let denominators = self.denominators(batch, mini, mode, settings.loss_scale_factor)?;
         let wants_entropy = settings.entropy_coeff != 0.0 || settings.calculate_entropy;
-        let clip = Clip {
-            low: settings.clip_ratio_low,
-            high: settings.clip_ratio_high,
-            dual: settings.clip_ratio_c,
-        };
+        let surrogate = Surrogate::new(settings);
         let model = &self.actor.model;
         let mut sums: Option<PolicySums> = None;
         for micro in batch.micro_batches(mini, limit, self.device) {
@@ -139,11 +139,21 @@ impl Learner {
             let logits = model.logits(&hidden.rows.index_select(0, &micro.source_rows));
             let tokens =
                 token_logprobs(&logits, &micro.targets, self.temperature(), wants_entropy)?;
+            let full = match (&self.reference, settings.kl_loss_type) {
+                (Some(reference), KlEstimator::Full) if settings.use_kl_loss => {
+                    let ref_logits = {
+                        let _no_grad = tch::no_grad_guard();
+                        super::logits_of(reference, &micro)
+                    };
+                    Some(micro.scatter(&full_kl(&logits, &ref_logits, self.temperature())?))
+                }
+                _ => None,
+            };
             drop(logits);
             let logprobs = micro.scatter(&tokens.logprobs);
             let mask = micro.select(&batch.mask);
             let weights = inputs.weights.map(|weights| micro.select(weights));
-            let policy = policy_loss::vanilla(
+            let policy = surrogate.loss(
                 &PolicyBatch {
                     logprobs: &logprobs,
                     old_logprobs: &micro.select(inputs.old_logprobs),
@@ -151,9 +161,13 @@ impl Learner {
                     mask: &mask,
                     rollout_weights: weights.as_ref(),
                 },
-                &clip,
                 mode,
                 &denominators,
+                &mut |count| {
+                    let mut order: Vec<usize> = (0..count).collect();
+                    order.shuffle(draws);
+                    order
+                },
             )?;
             means.add("pg_loss", scalar(&policy.loss));
             sums = Some(match sums {
@@ -169,14 +183,17 @@ impl Learner {
                 }
             }
             if let (true, Some(ref_logprobs)) = (settings.use_kl_loss, inputs.ref_logprobs) {
-                let kl = kl_loss(
-                    &logprobs,
-                    &micro.select(ref_logprobs),
-                    &mask,
-                    settings.kl_loss_type,
-                    mode,
-                    &denominators,
-                )?;
+                let kl = match full {
+                    Some(kl) => aggregate(&kl, &mask, mode, &denominators),
+                    None => kl_loss(
+                        &logprobs,
+                        &micro.select(ref_logprobs),
+                        &mask,
+                        settings.kl_loss_type,
+                        mode,
+                        &denominators,
+                    )?,
+                };
                 means.add("kl_loss", scalar(&kl));
                 loss += kl * settings.kl_loss_coef;
             }
@@ -184,10 +201,9 @@ impl Learner {
             hidden.backward();
         }
         if let Some(sums) = sums {
-            let metrics = sums.metrics();
-            means.add("ppo_kl", metrics.ppo_kl);
-            means.add("pg_clipfrac", metrics.clip_fraction);
-            means.add("pg_clipfrac_lower", metrics.dual_clip_fraction);
+            for (name, value) in sums.metrics().named() {
+                means.add(name, value);
+            }
         }
         Ok(())
     }

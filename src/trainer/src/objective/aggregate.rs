@@ -12,6 +12,8 @@ pub struct Denominators {
     pub tokens: f64,
     /// Sequences with at least one token in the mask.
     pub sequences: f64,
+    /// All sequences of this rank's mini-batch, empty ones too; only `geo_mean` asks.
+    pub rows: f64,
     /// Data-parallel ranks, whose gradients are averaged afterwards: each multiplies its part by this.
     pub ranks: f64,
     /// Divisor of seq-mean-token-sum-norm.
@@ -56,6 +58,7 @@ impl Denominators {
             sequences: counts
                 .sequences
                 .unwrap_or_else(|| read(per_sequence.gt(0.0).sum(Kind::Double))),
+            rows: *mask.size().first().unwrap_or(&0) as f64,
             ranks: f64::from(ranks),
             scale: counts
                 .loss_scale_factor
@@ -87,6 +90,7 @@ pub fn aggregate(
         sequences,
         ranks,
         scale,
+        ..
     } = *denominators;
     match mode {
         LossAggMode::TokenMean => sum(loss, mask) / tokens * ranks,

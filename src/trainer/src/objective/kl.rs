@@ -1,7 +1,7 @@
 //! KL divergence from samples, in the reward or in the loss (verl `kl_penalty`, `apply_kl_penalty`).
 
 use experiment::settings::{KlEstimator, LossAggMode};
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::aggregate::{Denominators, aggregate};
 use super::masked::{mean_per_sequence, zeroed};
@@ -17,27 +17,66 @@ use super::{ObjectiveError, same_shape};
 /// …+  the value of the estimator, the gradient of k2
 /// ```
 ///
-/// No mask: both \[B, T\] and the result are taken as they are.
-pub fn kl_per_token(logprobs: &Tensor, reference: &Tensor, estimator: KlEstimator) -> Tensor {
-    use KlEstimator::{Abs, AbsPlus, K1, K1Plus, K2, K2Plus, K3, K3Plus};
+/// No mask: both \[B, T\] and the result are taken as they are. `full` is no estimate: see [`full_kl`].
+pub fn kl_per_token(
+    logprobs: &Tensor,
+    reference: &Tensor,
+    estimator: KlEstimator,
+) -> Result<Tensor, ObjectiveError> {
+    use KlEstimator::{Abs, AbsPlus, Full, K1, K1Plus, K2, K2Plus, K3, K3Plus};
     let log_ratio = logprobs - reference;
     let k2 = || log_ratio.square() * 0.5;
     let value = match estimator {
         K1 | K1Plus => log_ratio.shallow_clone(),
         Abs | AbsPlus => log_ratio.abs(),
-        K2 | K2Plus => return k2(),
+        K2 | K2Plus => return Ok(k2()),
+        Full => return Err(ObjectiveError::NeedsLogits),
         K3 | K3Plus => {
             let negated = (-&log_ratio).clamp(-20.0, 20.0);
             (negated.exp() - negated - 1.0).clamp(-10.0, 10.0)
         }
     };
-    match estimator {
+    Ok(match estimator {
         K1Plus | AbsPlus | K3Plus => {
             let gradient = k2();
             &gradient - gradient.detach() + value.detach()
         }
         _ => value,
-    }
+    })
+}
+
+/// KL(π‖ref) itself, summed over the vocabulary, of M rows of `logits` and `ref_logits` \[M, V\] at `temperature`: \[M\],
+/// float32 (float64 for float64 logits), with gradients to `logits`.
+///
+/// ```text
+/// KL = Σ π·(log π − log ref);   ∂KL/∂logit = π·(log π − log ref − KL) / temperature
+/// ```
+///
+/// Saves one \[M, V\] of gradients for the backward pass.
+pub fn full_kl(
+    logits: &Tensor,
+    ref_logits: &Tensor,
+    temperature: f64,
+) -> Result<Tensor, ObjectiveError> {
+    same_shape(("reference logits", ref_logits), ("logits", logits))?;
+    let kind = match logits.kind() {
+        Kind::Double => Kind::Double,
+        _ => Kind::Float,
+    };
+    let (kl, slope) = {
+        let _no_grad = tch::no_grad_guard();
+        let log_softmax =
+            |logits: &Tensor| (logits.to_kind(kind) / temperature).log_softmax(-1, kind);
+        let logprobs = log_softmax(logits);
+        let probabilities = logprobs.exp();
+        let gap = logprobs - log_softmax(ref_logits);
+        let kl = (&probabilities * &gap).sum_dim_intlist(-1, false, kind);
+        let slope = probabilities * (gap - kl.unsqueeze(-1)) / temperature;
+        (kl, slope)
+    };
+    // 0, with the gradient that belongs to it.
+    let linear = (logits.to_kind(kind) * slope).sum_dim_intlist(-1, false, kind);
+    Ok(&linear - linear.detach() + kl)
 }
 
 /// KL to the reference as a loss over `mask`, aggregated like the policy loss (verl `actor/kl_loss`). Gradients go to
@@ -52,7 +91,7 @@ pub fn kl_loss(
 ) -> Result<Tensor, ObjectiveError> {
     same_shape(("logprobs", logprobs), ("mask", mask))?;
     same_shape(("reference log-probs", reference), ("mask", mask))?;
-    let kl = kl_per_token(&zeroed(logprobs, mask), &zeroed(reference, mask), estimator);
+    let kl = kl_per_token(&zeroed(logprobs, mask), &zeroed(reference, mask), estimator)?;
     Ok(aggregate(&kl, mask, mode, denominators))
 }
 
@@ -79,11 +118,60 @@ pub fn apply_kl_penalty(
     same_shape(("token scores", token_scores), ("mask", mask))?;
     same_shape(("old log-probs", old_logprobs), ("mask", mask))?;
     same_shape(("reference log-probs", reference), ("mask", mask))?;
-    let kl = zeroed(&kl_per_token(old_logprobs, reference, estimator), mask);
+    penalize(
+        token_scores,
+        &kl_per_token(old_logprobs, reference, estimator)?,
+        mask,
+        coefficient,
+    )
+}
+
+/// Takes `coefficient`·`kl` off each token's reward, over `mask`. All \[B, T\].
+pub fn penalize(
+    token_scores: &Tensor,
+    kl: &Tensor,
+    mask: &Tensor,
+    coefficient: f64,
+) -> Result<KlPenalty, ObjectiveError> {
+    same_shape(("token scores", token_scores), ("mask", mask))?;
+    same_shape(("KL", kl), ("mask", mask))?;
+    let kl = zeroed(kl, mask);
     Ok(KlPenalty {
         mean_kl: mean_per_sequence(&kl, mask)
             .mean(kl.kind())
             .double_value(&[]),
         token_rewards: token_scores - kl * coefficient,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Device;
+
+    use super::*;
+
+    #[test]
+    fn the_full_kl_and_its_gradient_are_those_of_plain_operations_at_any_temperature() {
+        tch::manual_seed(3);
+        let random = || Tensor::randn([7, 30], (Kind::Double, Device::Cpu)) * 3.0;
+        let (logits, reference) = (random(), random());
+        let weights = Tensor::randn([7], (Kind::Double, Device::Cpu));
+        for temperature in [1.0, 0.6] {
+            let gradient = |kl: &dyn Fn(&Tensor) -> Tensor| {
+                let leaf = logits.copy().set_requires_grad(true);
+                let kl = kl(&leaf);
+                (&kl * &weights).sum(Kind::Double).backward();
+                (kl.detach(), leaf.grad())
+            };
+            let ours = gradient(&|leaf| full_kl(leaf, &reference, temperature).unwrap());
+            let plain = gradient(&|leaf| {
+                let log_softmax =
+                    |logits: &Tensor| (logits / temperature).log_softmax(-1, Kind::Double);
+                let (log_pi, log_ref) = (log_softmax(leaf), log_softmax(&reference));
+                (log_pi.exp() * (&log_pi - log_ref)).sum_dim_intlist(-1, false, Kind::Double)
+            });
+            assert!((ours.0 - plain.0).abs().max().double_value(&[]) < 1e-12);
+            assert!((ours.1 - plain.1).abs().max().double_value(&[]) < 1e-12);
+        }
+    }
 }

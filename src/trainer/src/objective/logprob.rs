@@ -31,6 +31,22 @@ pub fn token_logprobs(
     Ok(TokenLogprobs { logprobs, entropy })
 }
 
+/// The same two quantities as verl computes them from bfloat16 logits on a CPU: every intermediate rounded to the logits' kind,
+/// so that an entropy of 0.70 comes out as 0.69. To compare with; the learner uses [`token_logprobs`].
+pub fn rounded_logprobs(logits: &Tensor, targets: &Tensor) -> Tensor {
+    logits
+        .log_softmax(-1, logits.kind())
+        .gather(-1, &targets.unsqueeze(-1), false)
+        .squeeze_dim(-1)
+}
+
+/// See [`rounded_logprobs`].
+pub fn rounded_entropy(logits: &Tensor) -> Tensor {
+    let probabilities = logits.softmax(-1, logits.kind());
+    logits.logsumexp([-1], false)
+        - (probabilities * logits).sum_dim_intlist(-1, false, logits.kind())
+}
+
 /// Σ π² over the vocabulary of softmax(`logits` / `temperature`): \[M\], float32, without gradients. A few rows at a time.
 pub fn sum_pi_squared(logits: &Tensor, temperature: f64) -> Tensor {
     /// Numbers of one piece: 16 MiB in float32.

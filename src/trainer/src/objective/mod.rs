@@ -15,7 +15,9 @@ pub mod logprob;
 pub mod masked;
 pub mod oracle;
 pub mod policy_loss;
+pub mod rejection;
 pub mod rollout_correction;
+pub mod trl;
 pub mod value_loss;
 
 use tch::Tensor;
@@ -44,6 +46,21 @@ pub enum ObjectiveError {
     GroupOfOne { estimator: &'static str },
     #[error("clip_ratio_c is {0}; dual clipping needs a number above 1")]
     DualClip(f64),
+    #[error("{name} is {value}; expected a number above 0")]
+    NotPositive { name: &'static str, value: f64 },
+    #[error("{name} is {value}; expected at most 1")]
+    Share { name: &'static str, value: f64 },
+    #[error("the order given is of {given} things, but {candidates} are to be drawn from")]
+    Order { given: usize, candidates: usize },
+    #[error("the rejection `{given}` is not understood; expected {expected}")]
+    Rejection {
+        given: String,
+        expected: &'static str,
+    },
+    #[error(
+        "the full KL is a sum over the vocabulary; it needs logits, not log-probs of single tokens"
+    )]
+    NeedsLogits,
     #[error("rollout_is_threshold is {lower:?} to {upper}; expected 0 < lower <= upper")]
     Threshold { lower: Option<f64>, upper: f64 },
     #[error(transparent)]

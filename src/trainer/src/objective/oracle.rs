@@ -4,8 +4,11 @@
 //! [`run`] compares, [`answer`] writes what ours give in the same layout, so that anyone can judge them on other cases.
 
 mod advantages;
+mod bypass;
 mod compare;
 mod functions;
+mod losses;
+mod trl;
 mod write;
 
 use std::collections::{BTreeMap, HashMap};

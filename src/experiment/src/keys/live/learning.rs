@@ -1,8 +1,8 @@
 //! What is learned from, what is learned, and how.
 
 use super::{
-    AGGREGATION, COUNT, DTYPE, ESTIMATORS, KL, LOSS_MODES, NOT_NEGATIVE, PATHS, POSITIVE, ROWS,
-    Row, SEED, SHARE, SHARE_BELOW_ONE, choice, opt, row,
+    AGGREGATION, COUNT, DTYPE, ESTIMATORS, FLOAT, KL, LOSS_MODES, NOT_NEGATIVE, PATHS, POSITIVE,
+    ROWS, Row, SEED, SHARE, SHARE_ABOVE_ZERO, SHARE_BELOW_ONE, choice, opt, row,
 };
 use crate::keys::kind::{Bound, Kind};
 
@@ -201,7 +201,62 @@ pub(super) const LEARNING: &[Row] = &[
         Kind::Choice(&LOSS_MODES),
         "\"vanilla\"",
         "",
-        "Policy loss; vanilla is PPO's clipped one with dual clip.",
+        "Policy loss; vanilla is PPO's clipped one with dual clip (docs/estimators.md).",
+    ),
+    row(
+        "actor_rollout_ref.actor.policy_loss.clip_cov_ratio",
+        SHARE_ABOVE_ZERO,
+        "0.0002",
+        "of the tokens",
+        "clip_cov: tokens of high covariance that teach nothing.",
+    ),
+    row(
+        "actor_rollout_ref.actor.policy_loss.clip_cov_lb",
+        FLOAT,
+        "1.0",
+        "",
+        "clip_cov: they are drawn from those with a covariance above this.",
+    ),
+    row(
+        "actor_rollout_ref.actor.policy_loss.clip_cov_ub",
+        FLOAT,
+        "5.0",
+        "",
+        "clip_cov: and below this.",
+    ),
+    row(
+        "actor_rollout_ref.actor.policy_loss.kl_cov_ratio",
+        SHARE_ABOVE_ZERO,
+        "0.0002",
+        "of the tokens",
+        "kl_cov: tokens of the largest covariance that are tethered.",
+    ),
+    row(
+        "actor_rollout_ref.actor.policy_loss.ppo_kl_coef",
+        NOT_NEGATIVE,
+        "0.1",
+        "",
+        "kl_cov: how firmly.",
+    ),
+    opt(
+        "actor_rollout_ref.actor.policy_loss.dro_beta",
+        POSITIVE,
+        "",
+        "dro: weight of the squared log ratio; it has no default.",
+    ),
+    row(
+        "actor_rollout_ref.actor.tau_pos",
+        POSITIVE,
+        "1.0",
+        "",
+        "sapo: how narrow the gate is where the advantage is positive.",
+    ),
+    row(
+        "actor_rollout_ref.actor.tau_neg",
+        POSITIVE,
+        "1.05",
+        "",
+        "sapo: the same elsewhere.",
     ),
     row(
         "actor_rollout_ref.actor.loss_agg_mode",
@@ -249,7 +304,7 @@ pub(super) const LEARNING: &[Row] = &[
         Kind::Choice(&KL),
         "\"low_var_kl\"",
         "",
-        "Estimator of that KL: kl (k1), abs, mse (k2), low_var_kl (k3); + takes k2's gradient.",
+        "Estimator of that KL: kl (k1), abs, mse (k2), low_var_kl (k3), + takes k2's gradient; full: over the vocabulary.",
     ),
     row(
         "actor_rollout_ref.actor.fsdp_config.model_dtype",

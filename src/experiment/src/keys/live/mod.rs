@@ -108,6 +108,10 @@ const POSITIVE: Kind = Kind::Float {
     low: Bound::Open(0.0),
     high: Bound::None,
 };
+const FLOAT: Kind = Kind::Float {
+    low: Bound::None,
+    high: Bound::None,
+};
 const SHARE: Kind = Kind::Probability {
     low: Bound::Closed(0.0),
     high: Bound::Closed(1.0),
@@ -138,9 +142,10 @@ const KL: Choices = Choices {
         "abs+",
         "mse+",
         "low_var_kl+",
+        "full",
     ],
     also: &["k1", "k2", "k3", "k1+", "k2+", "k3+"],
-    later: &["full"],
+    later: &[],
     later_is_dropped: false,
 };
 const AGGREGATION: Choices = choice(
@@ -153,22 +158,7 @@ const AGGREGATION: Choices = choice(
     ],
     &[],
 );
-const LOSS_MODES: Choices = choice(
-    &["vanilla"],
-    &[
-        "dppo_tv",
-        "dppo_kl",
-        "gspo",
-        "sapo",
-        "gpg",
-        "clip_cov",
-        "kl_cov",
-        "geo_mean",
-        "dro",
-        "cispo",
-        "bypass_mode",
-    ],
-);
+const LOSS_MODES: Choices = choice(&crate::losses::NAMES, &["bypass_mode"]);
 const ESTIMATORS: Choices = choice(&crate::estimators::NAMES, &[]);
 /// `vllm` and `sglang` are known to the typed experiment; a rule warns about them.
 const ENGINES: Choices = choice(&["embedded", "vllm", "sglang"], &["trtllm", "hf"]);

@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use experiment::settings::{ImportanceLevel, KlEstimator, LossAggMode};
+use experiment::settings::{KlEstimator, LossAggMode};
 use serde_json::{Map, Value};
 use tch::{Kind, Tensor};
 
-use super::{Case, Outcome, advantages};
+use super::{Case, Outcome, advantages, bypass, losses, trl};
 use crate::objective::aggregate::{Denominators, GlobalCounts, aggregate};
 use crate::objective::controller::KlController;
-use crate::objective::kl::{apply_kl_penalty, kl_per_token};
-use crate::objective::logprob::token_logprobs;
+use crate::objective::kl::{apply_kl_penalty, full_kl, kl_per_token};
+use crate::objective::logprob::{rounded_entropy, rounded_logprobs, token_logprobs};
 use crate::objective::masked;
-use crate::objective::policy_loss::{Clip, PolicyBatch, vanilla};
-use crate::objective::rollout_correction::{ImportanceSampling, rollout_correction};
 use crate::objective::value_loss::{ValueBatch, clipped};
 
 pub(super) type Refusal = Box<dyn std::error::Error + Send + Sync>;
@@ -73,6 +71,44 @@ const POLICY: &[&str] = &[
     "clip_ratio_low",
     "clip_ratio_high",
     "clip_ratio_c",
+    "tau_pos",
+    "tau_neg",
+    "clip_cov_ratio",
+    "clip_cov_lb",
+    "clip_cov_ub",
+    "perm",
+    "kl_cov_ratio",
+    "ppo_kl_coef",
+    "dro_beta",
+    "rollout_correction",
+];
+const TRL_LOSS: &[&str] = &[
+    "loss_type",
+    "num_items_in_batch",
+    "uses_importance_sampling_ratio",
+    "uses_old_log_prob",
+    "beta",
+    "epsilon_low",
+    "epsilon_high",
+    "delta",
+    "importance_sampling_level",
+    "use_bias_correction_kl",
+    "off_policy_mask_threshold",
+    "top_entropy_quantile",
+    "max_completion_length",
+    "sapo_temperature_pos",
+    "sapo_temperature_neg",
+    "vespo_k_pos",
+    "vespo_lambda_pos",
+    "vespo_k_neg",
+    "vespo_lambda_neg",
+];
+const TRL_ADVANTAGES: &[&str] = &[
+    "scale_rewards",
+    "multi_objective_aggregation",
+    "normalize_advantages",
+    "num_generations",
+    "reward_weights",
 ];
 const LOG_PROB: &[&str] = &["log_prob"];
 
@@ -139,9 +175,21 @@ pub const FUNCTIONS: &[Function] = &[
         &[],
         run_apply_kl_penalty,
     ),
+    function("kl_full", &[], &["logits"], run_full_kl),
     function("kl_controller", CONTROLLER, &[], run_kl_controller),
     function("agg_loss", AGGREGATED, &["loss_mat"], run_aggregate),
-    function("loss_vanilla", POLICY, LOG_PROB, run_vanilla),
+    function("loss_vanilla", POLICY, LOG_PROB, losses::run_vanilla),
+    function("loss_gspo", POLICY, LOG_PROB, losses::run_gspo),
+    function("loss_cispo", POLICY, LOG_PROB, losses::run_cispo),
+    function("loss_sapo", POLICY, LOG_PROB, losses::run_sapo),
+    function("loss_dppo_tv", POLICY, LOG_PROB, losses::run_dppo_tv),
+    function("loss_dppo_kl", POLICY, LOG_PROB, losses::run_dppo_kl),
+    function("loss_clip_cov", POLICY, LOG_PROB, losses::run_clip_cov),
+    function("loss_kl_cov", POLICY, LOG_PROB, losses::run_kl_cov),
+    function("loss_geo_mean", POLICY, LOG_PROB, losses::run_geo_mean),
+    function("loss_gpg", POLICY, LOG_PROB, losses::run_gpg),
+    function("loss_dro", POLICY, LOG_PROB, losses::run_dro),
+    function("loss_bypass", POLICY, LOG_PROB, bypass::run_bypass),
     function("value_loss", AGGREGATED, &["vpreds"], run_value_loss),
     function(
         "entropy_logprob",
@@ -161,7 +209,20 @@ pub const FUNCTIONS: &[Function] = &[
             "rollout_rs_threshold",
         ],
         &[],
-        run_rollout_correction,
+        bypass::run_rollout_correction,
+    ),
+    function("trl_grpo_loss", TRL_LOSS, LOG_PROB, trl::run_grpo_loss),
+    function(
+        "trl_grpo_advantages",
+        TRL_ADVANTAGES,
+        &[],
+        trl::run_grpo_advantages,
+    ),
+    function(
+        "trl_rloo_advantages",
+        TRL_ADVANTAGES,
+        &[],
+        trl::run_rloo_advantages,
     ),
 ];
 
@@ -187,7 +248,9 @@ pub(super) fn outputs<const N: usize>(outputs: [(&str, Tensor); N]) -> Outcome {
     }
 }
 
-fn named<'a>(numbers: impl IntoIterator<Item = (&'a str, f64)>) -> BTreeMap<String, f64> {
+pub(super) fn named<'a>(
+    numbers: impl IntoIterator<Item = (&'a str, f64)>,
+) -> BTreeMap<String, f64> {
     numbers
         .into_iter()
         .map(|(name, number)| (name.to_owned(), number))
@@ -200,8 +263,25 @@ fn run_kl_penalty(case: &Case) -> Result<Outcome, Refusal> {
         input(case, "logprob")?,
         input(case, "ref_logprob")?,
         estimator,
-    );
+    )?;
     let loss = masked::sum(&kl, input(case, "response_mask")?);
+    Ok(outputs([("kl", kl), ("loss", loss)]))
+}
+
+fn run_full_kl(case: &Case) -> Result<Outcome, Refusal> {
+    let logits = input(case, "logits")?; // [B, T, V]
+    let size = logits.size();
+    let rows = [-1, *size.last().unwrap_or(&1)];
+    let kl = full_kl(
+        &logits.reshape(rows),
+        &input(case, "ref_logits")?.reshape(rows),
+        1.0,
+    )?
+    .reshape(&size[..size.len().saturating_sub(1)]);
+    let loss = match case.input("response_mask") {
+        Some(mask) => masked::sum(&kl, mask),
+        None => kl.sum(kl.kind()),
+    };
     Ok(outputs([("kl", kl), ("loss", loss)]))
 }
 
@@ -260,7 +340,7 @@ fn run_kl_controller(case: &Case) -> Result<Outcome, Refusal> {
 }
 
 /// Global counts from the parameters themselves or from one of them.
-fn denominators(
+pub(super) fn denominators(
     params: &Map<String, Value>,
     mask: &Tensor,
     mode: LossAggMode,
@@ -281,38 +361,6 @@ fn run_aggregate(case: &Case) -> Result<Outcome, Refusal> {
     let denominators = denominators(&case.params, mask, mode)?;
     let loss = aggregate(input(case, "loss_mat")?, mask, mode, &denominators);
     Ok(outputs([("loss", loss)]))
-}
-
-fn run_vanilla(case: &Case) -> Result<Outcome, Refusal> {
-    let mode = required(case, "loss_agg_mode")?;
-    let mask = input(case, "response_mask")?;
-    let global: Map<String, Value> = case.param("global_batch_info")?.unwrap_or_default();
-    let ratio = case.param("clip_ratio")?.unwrap_or(0.2);
-    let result = vanilla(
-        &PolicyBatch {
-            logprobs: input(case, "log_prob")?,
-            old_logprobs: input(case, "old_log_prob")?,
-            advantages: input(case, "advantages")?,
-            mask,
-            rollout_weights: case.input("rollout_is_weights"),
-        },
-        &Clip {
-            low: case.param("clip_ratio_low")?.unwrap_or(ratio),
-            high: case.param("clip_ratio_high")?.unwrap_or(ratio),
-            dual: case.param("clip_ratio_c")?.unwrap_or(3.0),
-        },
-        mode,
-        &denominators(&global, mask, mode)?,
-    )?;
-    let metrics = result.sums.metrics();
-    Ok(Outcome {
-        numbers: named([
-            ("actor/pg_clipfrac", metrics.clip_fraction),
-            ("actor/pg_clipfrac_lower", metrics.dual_clip_fraction),
-            ("actor/ppo_kl", metrics.ppo_kl),
-        ]),
-        ..outputs([("loss", result.loss)])
-    })
 }
 
 fn run_value_loss(case: &Case) -> Result<Outcome, Refusal> {
@@ -343,15 +391,24 @@ fn run_entropy_logprob(case: &Case) -> Result<Outcome, Refusal> {
     let rows = logits.reshape([-1, vocabulary]);
     if required::<String>(case, "quantity")? == "logprob" {
         let labels = input(case, "labels")?.to_kind(Kind::Int64).reshape([-1]);
-        let result = token_logprobs(&rows, &labels, 1.0, false)?;
-        let logprobs = result.logprobs.view_as(mask);
+        let logprobs = if rows.kind() == Kind::BFloat16 {
+            rounded_logprobs(&rows, &labels)
+        } else {
+            token_logprobs(&rows, &labels, 1.0, false)?.logprobs
+        };
+        let logprobs = logprobs.view_as(mask);
         let loss = masked::sum(&logprobs, mask);
         return Ok(outputs([("logprob", logprobs), ("loss", loss)]));
     }
     let mode = required(case, "loss_agg_mode")?;
-    let labels = Tensor::zeros([rows.size()[0]], (Kind::Int64, rows.device()));
-    let result = token_logprobs(&rows, &labels, 1.0, true)?;
-    let entropy = result.entropy.ok_or("no entropy came back")?.view_as(mask);
+    let entropy = if rows.kind() == Kind::BFloat16 {
+        rounded_entropy(&rows)
+    } else {
+        let labels = Tensor::zeros([rows.size()[0]], (Kind::Int64, rows.device()));
+        let result = token_logprobs(&rows, &labels, 1.0, true)?;
+        result.entropy.ok_or("no entropy came back")?
+    };
+    let entropy = entropy.view_as(mask);
     let loss = aggregate(
         &entropy,
         mask,
@@ -383,45 +440,4 @@ fn run_masked_stats(case: &Case) -> Result<Outcome, Refusal> {
         other => return Err(format!("no statistic is called {other}").into()),
     };
     Ok(outputs([("y", statistic)]))
-}
-
-fn run_rollout_correction(case: &Case) -> Result<Outcome, Refusal> {
-    if case.param::<Value>("rollout_rs")?.is_some() {
-        return Err("rejection is not part of this module".into());
-    }
-    let level: Option<ImportanceLevel> = case.param("rollout_is")?;
-    // A number is the upper bound, "lower_upper" a band.
-    let (lower, upper) = match case.params.get("rollout_is_threshold") {
-        Some(Value::String(band)) => {
-            let (lower, upper) = band.split_once('_').ok_or("the band lacks a bound")?;
-            (Some(lower.parse()?), upper.parse()?)
-        }
-        number => (None, number.and_then(Value::as_f64).unwrap_or(2.0)),
-    };
-    let sampling = match level {
-        None => None,
-        Some(level) => Some(ImportanceSampling {
-            level,
-            upper,
-            lower,
-            batch_normalize: case.param("rollout_is_batch_normalize")?.unwrap_or(false),
-        }),
-    };
-    let mask = input(case, "response_mask")?;
-    let result = rollout_correction(
-        input(case, "old_log_prob")?,
-        input(case, "rollout_log_prob")?,
-        mask,
-        sampling.as_ref(),
-    )?;
-    let mut outcome = Outcome {
-        numbers: named(result.metrics),
-        ..outputs([("response_mask_after", mask.shallow_clone())])
-    };
-    if let Some(weights) = result.weights {
-        outcome
-            .outputs
-            .insert("rollout_is_weights".to_owned(), weights);
-    }
-    Ok(outcome)
 }
