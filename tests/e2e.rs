@@ -189,6 +189,76 @@ fn ctrl_c_once_saves_a_checkpoint_and_ends_with_code_130() {
 }
 
 #[test]
+fn ctrl_c_twice_ends_at_once_and_every_later_reader_finds_a_stopped_run() {
+    if trainer().is_none() {
+        return;
+    }
+    let runs = tempfile::tempdir().expect("a temporary directory");
+    let mut child = start(runs.path());
+    let run = wait_for_a_step(runs.path(), &mut child);
+    // Both before the step in progress can end.
+    let trainer = pid_of(&run);
+    kill_process(trainer, Signal::STOP).expect("our trainer");
+    let lathe_pid = Pid::from_raw(child.id() as i32).expect("not 0");
+    kill_process(lathe_pid, Signal::INT).expect("a child of ours");
+    kill_process(trainer, Signal::INT).expect("our trainer");
+    kill_process(trainer, Signal::TERM).expect("our trainer");
+    kill_process(trainer, Signal::CONT).expect("our trainer");
+    assert_eq!(child.wait().expect("a child of ours").code(), Some(130));
+    let shown = lathe(runs.path(), &["runs", "show", "latest", "--json"])
+        .output()
+        .expect("lathe starts");
+    let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    assert_eq!(shown["summary"]["status"], "stopped", "{shown}");
+    assert_eq!(shown["summary"]["exit_code"], 130, "{shown}");
+}
+
+#[test]
+fn a_directory_that_holds_a_run_takes_no_second_one() {
+    let Some(trainer) = trainer() else { return };
+    let runs = tempfile::tempdir().expect("a temporary directory");
+    let output = run(
+        runs.path(),
+        &[
+            "trainer.total_training_steps=1",
+            "trainer.val_before_train=false",
+            "--json",
+        ],
+    );
+    let run_dir = PathBuf::from(last_object(&output)["run_dir"].as_str().expect("a path"));
+    let before = fs::read(run_dir.join("events.jsonl")).expect("a log");
+    let second = Command::new(trainer)
+        .current_dir(ROOT)
+        .args(["run", "--run-dir"])
+        .arg(&run_dir)
+        .output()
+        .expect("the trainer starts");
+    assert_eq!(second.status.code(), Some(5));
+    let message = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(message.contains("holds a run already"), "{message}");
+    let after = fs::read(run_dir.join("events.jsonl")).expect("a log");
+    assert_eq!(after, before, "nothing was written to it");
+}
+
+#[test]
+fn a_supervised_experiment_is_not_run_as_reinforcement_learning() {
+    if trainer().is_none() {
+        return;
+    }
+    let runs = tempfile::tempdir().expect("a temporary directory");
+    let output = lathe(runs.path(), &["run", "experiments/warmup-calc.yaml"])
+        .output()
+        .expect("lathe starts");
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        message.contains("lathe sft experiments/warmup-calc.yaml"),
+        "{message}"
+    );
+    assert_eq!(fs::read_dir(runs.path()).expect("it is there").count(), 0);
+}
+
+#[test]
 fn a_killed_trainer_leaves_a_log_that_still_reads_and_a_run_presumed_dead() {
     if trainer().is_none() {
         return;

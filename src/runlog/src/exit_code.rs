@@ -10,11 +10,11 @@ pub const USAGE: i32 = 2;
 pub const INPUT: i32 = 3;
 /// The run started and failed.
 pub const RUN_FAILED: i32 = 4;
-/// Another program is writing to this run directory.
+/// Another program is writing to this run directory, or it holds a run already.
 pub const BUSY: i32 = 5;
 /// The run refused what `lathe ctl` asked of it.
 pub const REFUSED: i32 = 6;
 /// `lathe ctl` cannot reach the run: it has ended, runs elsewhere, or does not answer.
 pub const UNREACHABLE: i32 = 7;
-/// Stopped on request (Ctrl-C), with a checkpoint.
+/// Stopped on request: after one Ctrl-C with a checkpoint, after a second one at once and without.
 pub const STOPPED: i32 = 130;

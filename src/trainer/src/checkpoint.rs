@@ -25,9 +25,7 @@ const MANIFEST: &str = "manifest.json";
 
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    #[error(
-        "cannot write checkpoint {path}: {source}; the run goes on and the last whole checkpoint stays"
-    )]
+    #[error("cannot write checkpoint {path}: {source}; the last whole checkpoint stays")]
     Write { path: PathBuf, source: io::Error },
     #[error("cannot read checkpoint {path}: {source}")]
     Read { path: PathBuf, source: io::Error },

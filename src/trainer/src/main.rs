@@ -2,9 +2,12 @@
 //!
 //! `lathe run` makes the directory and starts this program; it may also be started by hand on a directory made before.
 
+use std::fmt;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand};
 use experiment::Experiment;
@@ -57,7 +60,7 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Err(error) = torch_ext::ensure_passive_openmp() {
-        eprintln!("lathe-trainer: OpenMP's idle threads will spin: {error}");
+        tell(format_args!("OpenMP's idle threads will spin: {error}"));
     }
     torch_ext::load_cuda_if_present();
     let ended = match &arguments.command {
@@ -68,11 +71,16 @@ fn main() -> ExitCode {
     let code = match ended {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("lathe-trainer: {failure}");
+            tell(format_args!("{failure}"));
             failure.exit_code()
         }
     };
     ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// A line in log.txt. Its disk may be full, and that is no reason to panic.
+fn tell(line: fmt::Arguments<'_>) {
+    drop(writeln!(std::io::stderr(), "lathe-trainer: {line}"));
 }
 
 /// Not everything computed is an input that cannot be used; what could be is written all the same.
@@ -96,10 +104,35 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
             RunDirError::Busy { .. } => Failure::Busy(error.to_string()),
             other => Failure::run(other),
         })?;
+    if std::fs::metadata(run_dir.events_path()).is_ok_and(|log| log.len() > 0) {
+        return Err(Failure::Busy(format!(
+            "{} holds a run already, and a directory holds one; `lathe run {}` starts another from the same experiment",
+            path.display(),
+            run_dir.experiment_path().display()
+        )));
+    }
     let loggers = open_loggers(&run_dir, &experiment, &recorder)?;
     let sealing = runlog::store::follow(&run_dir).map_err(Failure::run)?;
     let stop = Stop::default();
-    stop.listen().map_err(Failure::run)?;
+    let has_ended = Arc::new(AtomicBool::new(false));
+    stop.listen({
+        let (recorder, has_ended) = (recorder.clone(), Arc::clone(&has_ended));
+        move |steps| {
+            if !has_ended.swap(true, Ordering::SeqCst) {
+                recorder.record(EventKind::RunEnded {
+                    status: RunStatus::Stopped,
+                    exit_code: exit_code::STOPPED,
+                    reason: format!(
+                        "ended at once by a second signal after step {steps}; what was trained since the last checkpoint is lost"
+                    ),
+                    steps,
+                });
+            }
+            // The exit code is decided; whoever waits for the disk does so in vain.
+            drop(recorder.close());
+        }
+    })
+    .map_err(Failure::run)?;
     let mut control = Control::start(&run_dir, &recorder, &stop);
     let host = {
         let recorder = recorder.clone();
@@ -121,7 +154,7 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
         )))
     });
     drop(host);
-    let (status, code, reason, steps) = match &result {
+    let (status, mut code, reason, steps) = match &result {
         Ok(Ended::Completed { steps }) => (
             RunStatus::Completed,
             exit_code::OK,
@@ -147,23 +180,26 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
             0,
         ),
     };
-    recorder.record(EventKind::RunEnded {
-        status,
-        exit_code: code,
-        reason: reason.clone(),
-        steps,
-    });
+    if !has_ended.swap(true, Ordering::SeqCst) {
+        recorder.record(EventKind::RunEnded {
+            status,
+            exit_code: code,
+            reason: reason.clone(),
+            steps,
+        });
+    }
     // Before the run is given free: the next writer's socket has the same name.
     drop(control);
     if let Err(error) = recorder.close() {
-        eprintln!("lathe-trainer: {error}");
+        tell(format_args!("{error}"));
+        code = code.max(exit_code::RUN_FAILED);
     }
     loggers.finish();
     if let Err(error) = sealing.finish() {
-        eprintln!("lathe-trainer: metrics/ can be rebuilt later: {error}");
+        tell(format_args!("metrics/ can be rebuilt later: {error}"));
     }
     if result.is_err() {
-        eprintln!("lathe-trainer: {reason}");
+        tell(format_args!("{reason}"));
     }
     Ok(code)
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use dialogue::chat::Chat;
 use dialogue::data::{Cursor, DataSet, PromptSource, Row};
 use dialogue::generate::Sampling;
-use dialogue::rollout::Rollout;
+use dialogue::rollout::{Finish, Rollout};
 use dialogue::score::Scorers;
 use dialogue::session::{Batch, Limits, Prompt, Runner, SessionLabel, SessionObserver};
 use dialogue::tool::ToolRegistry;
@@ -279,7 +279,24 @@ impl Sampler {
         self.evaluation = Some(tokio::spawn(async move {
             let span = recorder.span(Lane::Eval, format!("version {version}"), Some(version));
             let rollouts = runner.run(batch).await;
-            let values = evaluate::values(&rollouts, span.end() / 1e3);
+            let elapsed_s = span.end() / 1e3;
+            let cut = rollouts
+                .iter()
+                .filter(|rollout| rollout.finish == Finish::Aborted)
+                .count();
+            if cut > 0 {
+                // The mean of those that came through would be of the short ones.
+                recorder.record(EventKind::Alarm {
+                    name: "evaluation cut short".to_owned(),
+                    step: Some(version),
+                    message: format!(
+                        "{cut} of {} dialogues of the evaluation at step {version} were cut short; it has no result",
+                        rollouts.len()
+                    ),
+                });
+                return;
+            }
+            let values = evaluate::values(&rollouts, elapsed_s);
             recorder.record(EventKind::EvalEnded {
                 step: version,
                 policy_version: version,

@@ -185,6 +185,7 @@ pub fn run(
         }
         let trained = training.trained;
         control.trained(trained);
+        stop.trained(trained);
         let due = experiment.trainer.save_freq > 0
             && trained.is_multiple_of(experiment.trainer.save_freq as u64);
         if due && trained < total_steps {
@@ -240,11 +241,18 @@ pub fn run(
     runtime.shutdown_background();
     engine.shutdown();
     // Also after a failure: what was learned until then is worth keeping.
-    if !val_only && (trained > 0 || is_stopped) {
-        drop(training.checkpoint());
-    }
+    let saved = if !val_only && (trained > 0 || is_stopped) {
+        training.checkpoint().map(drop)
+    } else {
+        Ok(())
+    };
     learner_result?;
     rollout_result?;
+    saved.map_err(|error| {
+        Failure::Run(format!(
+            "step {trained} is trained, and its weights are lost: {error}"
+        ))
+    })?;
     control.ended(trained);
     Ok(if is_stopped {
         Ended::Stopped { steps: trained }

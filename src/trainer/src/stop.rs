@@ -1,7 +1,7 @@
 //! Stopping on request: the first SIGINT or SIGTERM asks the run to end after its step with a checkpoint, the second ends it now.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tokio::sync::Notify;
@@ -15,6 +15,8 @@ pub struct Stop {
 #[derive(Debug, Default)]
 struct Inner {
     asked: AtomicBool,
+    /// Steps trained so far, for the last words.
+    trained: AtomicU64,
     notify: Notify,
 }
 
@@ -40,8 +42,14 @@ impl Stop {
         }
     }
 
-    /// Listens for signals on a thread of its own; the second one exits at once with code 130.
-    pub fn listen(&self) -> std::io::Result<()> {
+    /// Notes how far the run has come.
+    pub fn trained(&self, steps: u64) {
+        self.inner.trained.store(steps, Ordering::Relaxed);
+    }
+
+    /// Listens for signals on a thread of its own; the second one says `last_words` (given the steps trained) and exits at
+    /// once with code 130.
+    pub fn listen(&self, last_words: impl FnOnce(u64) + Send + 'static) -> std::io::Result<()> {
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
         let stop = self.clone();
         std::thread::Builder::new()
@@ -49,11 +57,13 @@ impl Stop {
             .spawn(move || {
                 for _ in signals.forever() {
                     if stop.is_asked() {
-                        // What is recorded so far is in the file within 0.1 s of its event; nothing else may wait here.
-                        std::process::exit(runlog::exit_code::STOPPED);
+                        break;
                     }
                     stop.ask();
                 }
+                last_words(stop.inner.trained.load(Ordering::Relaxed));
+                // Not `std::process::exit`: it would take libtorch down under the threads that still use it.
+                signal_hook::low_level::exit(runlog::exit_code::STOPPED);
             })?;
         Ok(())
     }

@@ -413,6 +413,33 @@ fn broken_models_are_refused_with_file_tensor_and_both_shapes() {
         "DIR/model.safetensors: 12 tensors are not part of the model that config.json describes, first model.layers.1.input_layernorm.weight"
     );
     assert_eq!(
+        error_after(MODELS[0], |folder| {
+            edit_config(
+                folder,
+                "\"num_hidden_layers\": 2",
+                "\"num_hidden_layers\": 1000000000",
+            );
+        }),
+        "DIR: config.json has 1000000000 layers (num_hidden_layers), the weights hold 26 tensors in all; one of the two belongs to another model"
+    );
+    assert_eq!(
+        error_after(MODELS[0], |folder| {
+            let path = folder.join("model.safetensors");
+            let tensors: Vec<(String, Tensor)> = Tensor::read_safetensors(&path)
+                .unwrap()
+                .into_iter()
+                .map(|(name, tensor)| {
+                    if name == "model.norm.weight" {
+                        let _ = tensor.get(3).fill_(f64::NAN);
+                    }
+                    (name, tensor)
+                })
+                .collect();
+            Tensor::write_safetensors(&tensors, path).unwrap();
+        }),
+        "DIR/model.safetensors: tensor model.norm.weight has 1 values that are NaN or infinite; a model cannot start from them"
+    );
+    assert_eq!(
         error_after(MODELS[1], |folder| {
             let path = folder.join("model.safetensors");
             let tensors: Vec<(String, Tensor)> = Tensor::read_safetensors(&path)

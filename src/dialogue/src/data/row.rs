@@ -245,7 +245,16 @@ impl Reader<'_> {
             ));
         };
         match fields.get("content") {
-            None | Some(Value::String(_) | Value::Array(_)) => {}
+            Some(Value::String(_) | Value::Array(_)) => {}
+            // An assistant that only calls tools says nothing.
+            None if fields.contains_key("tool_calls") => {}
+            None => {
+                return Err(self.wrong(
+                    format!("{column}.content"),
+                    "missing",
+                    "text or a list of parts",
+                ));
+            }
             Some(other) => {
                 let given = brief(other);
                 return Err(self.wrong(

@@ -168,6 +168,11 @@ fn every_problem_names_file_row_and_column() {
         ),
         (
             "prompt",
+            json!([{"role": "user"}]),
+            "prompt[0].content is missing; expected text or a list of parts",
+        ),
+        (
+            "prompt",
             json!([]),
             "prompt is an empty list; expected a list of messages {role, content}",
         ),

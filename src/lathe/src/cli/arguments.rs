@@ -19,7 +19,7 @@ Exit codes:
   5    another program is writing to this run directory
   6    the run refused what `lathe ctl` asked of it
   7    `lathe ctl` cannot reach the run: it has ended, runs elsewhere, or does not answer
-  130  stopped on request (Ctrl-C), with a checkpoint
+  130  stopped on request: after one Ctrl-C with a checkpoint, after a second one at once and without
   129, 143  lathe was told to leave (SIGHUP, SIGTERM); the run goes on
 
 Runs lie in ./runs, or where --runs or LATHE_RUNS says.
@@ -211,10 +211,10 @@ pub struct ExportArguments {
 }
 
 impl ExportArguments {
-    /// As asked, else as the file's name says.
-    pub fn format(&self) -> Format {
+    /// As asked, else as the file's name says; the error: its name says nothing that is known.
+    pub fn format(&self) -> Result<Format, String> {
         if self.screen.is_some() {
-            return Format::Svg;
+            return Ok(Format::Svg);
         }
         let extension = self
             .output
@@ -225,7 +225,20 @@ impl ExportArguments {
             .iter()
             .copied()
             .find(|format| Some(format.extension()) == extension);
-        self.format.or(named).unwrap_or(Format::Csv)
+        match (self.format.or(named), extension) {
+            (Some(format), _) => Ok(format),
+            (None, None) => Ok(Format::Csv),
+            (None, Some(other)) => {
+                let known: Vec<&str> = Format::value_variants()
+                    .iter()
+                    .map(|format| format.extension())
+                    .collect();
+                Err(format!(
+                    "no format is called .{other}; name the file with one of .{}, or give --format",
+                    known.join(", .")
+                ))
+            }
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub fn export(
     out: &mut Output,
 ) -> Result<i32, Failure> {
     let run = runs::find(&arguments.place, &arguments.run)?;
-    let format = arguments.format();
+    let format = arguments.format().map_err(Failure::usage)?;
     let target = match &arguments.output {
         Some(path) if path.as_os_str() != "-" => Target::File(path.clone()),
         _ => Target::StandardOutput,

@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use runlog::event::{EventKind, RunStatus};
 use runlog::exit_code;
+use runlog::recorder::{Options, Recorder};
 use runlog::run_dir::{self, RunDir};
 use serde_json::json;
 
@@ -71,13 +73,34 @@ fn start_and_follow(
     let followed = watch(&run_dir, arguments.form, rollouts, out, terminal, |view| {
         follow.trainer(&mut trainer, view)
     })?;
+    if let Some(reason) = followed.missing_end()
+        && let Err(error) = record_end(&run_dir, reason, followed.state.step)
+    {
+        eprintln!("lathe: the end of the run is not in its log: {error}");
+    }
     report::print(&run_dir, &followed, arguments.form.json, out, terminal)
+}
+
+/// Our child is gone by our own doing and could not write how: later readers must find a stopped run, not a dead one.
+fn record_end(run_dir: &RunDir, reason: &str, steps: u64) -> Result<(), String> {
+    let mut run_dir = RunDir::open(run_dir.path()).map_err(|error| error.to_string())?;
+    let recorder =
+        Recorder::start(&mut run_dir, Options::default()).map_err(|error| error.to_string())?;
+    recorder.record(EventKind::RunEnded {
+        status: RunStatus::Stopped,
+        exit_code: exit_code::STOPPED,
+        reason: reason.to_owned(),
+        steps,
+    });
+    recorder.close().map_err(|error| error.to_string())
 }
 
 /// A run that could not be started, as a failure; `run_dir`: where its log is, if it came so far.
 fn refused(error: StartError, run_dir: Option<&RunDir>, terminal: Terminal) -> Failure {
     match error {
-        StartError::Experiment { .. } => Failure::usage(error.to_string()),
+        StartError::Experiment { .. } | StartError::OnlySupervised { .. } => {
+            Failure::usage(error.to_string())
+        }
         StartError::MissingInputs { findings } => {
             let (last, others) = findings.split_last().expect("it has at least one");
             for finding in others {

@@ -52,6 +52,19 @@ pub struct Followed {
 }
 
 impl Followed {
+    /// Why the run ended, when it was ended by us and its log does not say so.
+    pub fn missing_end(&self) -> Option<&'static str> {
+        match &self.end {
+            End::Killed => Some(
+                "ended at once by a second Ctrl-C; what was trained since the last checkpoint is lost",
+            ),
+            End::Died(ending) if self.is_interrupted && ending.signal.is_some() => {
+                Some("stopped on request before it was set up")
+            }
+            _ => None,
+        }
+    }
+
     pub fn exit_code(&self) -> i32 {
         match &self.end {
             End::Recorded(ended) => ended.exit_code,

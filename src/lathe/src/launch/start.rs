@@ -45,6 +45,9 @@ pub enum StartError {
     /// What it names is not there; at least one.
     #[error("{}", findings.first().map_or("", |finding| &finding.message))]
     MissingInputs { findings: Vec<Finding> },
+    /// It has a warm-up and nothing to reinforce.
+    #[error("{} names no data.train_files: it is a supervised warm-up; start it with `lathe sft {}`", file.display(), file.display())]
+    OnlySupervised { file: PathBuf },
     #[error(transparent)]
     NoTrainer(#[from] TrainerNotFound),
     #[error(transparent)]
@@ -90,6 +93,15 @@ pub fn prepare(order: Order) -> Result<Prepared, StartError> {
         &order.experiment,
     ));
     let loaded = inspected(&order.experiment, &overrides)?;
+    let experiment = &loaded.experiment;
+    if order.job == Job::Run
+        && experiment.data.train_files.is_empty()
+        && !experiment.sft.train_files.is_empty()
+    {
+        return Err(StartError::OnlySupervised {
+            file: order.experiment,
+        });
+    }
     let findings = check::missing_inputs(&loaded.experiment, &order.experiment, order.job);
     if !findings.is_empty() {
         return Err(StartError::MissingInputs { findings });

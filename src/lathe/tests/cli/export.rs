@@ -145,6 +145,14 @@ fn what_cannot_be_exported_is_said_with_its_exit_code() {
     assert_eq!(ran.code, Some(2));
     assert!(!bench.path("a.csv").exists());
     assert_eq!(bench.run(["export", "nothing"]).code, Some(2));
+    let ran = bench.run(["export", "latest", "-o", "a.foo"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(
+        ran.stderr.contains("no format is called .foo"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!bench.path("a.foo").exists());
 }
 
 #[test]

@@ -66,6 +66,18 @@ pub enum PretrainedError {
         found: Vec<usize>,
         expected: Vec<i64>,
     },
+    #[error("{}: tensor {name} has {count} values that are NaN or infinite; a model cannot start from them", path.display())]
+    NotFinite {
+        path: PathBuf,
+        name: String,
+        count: i64,
+    },
+    #[error("{}: config.json has {layers} layers (num_hidden_layers), the weights hold {tensors} tensors in all; one of the two belongs to another model", path.display())]
+    TooManyLayers {
+        path: PathBuf,
+        layers: i64,
+        tensors: usize,
+    },
     #[error("{}: tensor {name} is {found:?}; expected F32, BF16 or F16", path.display())]
     WrongDtype {
         path: PathBuf,
@@ -271,7 +283,16 @@ impl WeightFile {
                 path: self.path.clone(),
                 source,
             })?;
-        Ok(Tensor::from_data_size(&bytes, shape, kind))
+        let tensor = Tensor::from_data_size(&bytes, shape, kind);
+        let count = tensor.numel() as i64 - tensor.isfinite().sum(Kind::Int64).int64_value(&[]);
+        if count > 0 {
+            return Err(PretrainedError::NotFinite {
+                path: self.path.clone(),
+                name: name.to_owned(),
+                count,
+            });
+        }
+        Ok(tensor)
     }
 }
 
@@ -337,6 +358,14 @@ fn read_tensors(
         for name in file.tensors.keys() {
             place.insert(name.clone(), at);
         }
+    }
+    // Asked before anything is made for each layer: the number may be anything.
+    if usize::try_from(config.num_layers).is_ok_and(|layers| layers > place.len()) {
+        return Err(PretrainedError::TooManyLayers {
+            path: directory.to_owned(),
+            layers: config.num_layers,
+            tensors: place.len(),
+        });
     }
     let shapes = config.tensor_shapes();
     let missing: Vec<&String> = shapes

@@ -37,7 +37,11 @@ pub(super) const RUNNING: &[Row] = &[
     ),
     row(
         "actor_rollout_ref.rollout.n",
-        COUNT,
+        Kind::Int {
+            min: 1,
+            max: 65_536,
+            off: None,
+        },
         "1",
         "samples",
         "Samples per prompt (GRPO's group).",
@@ -310,7 +314,11 @@ pub(super) const RUNNING: &[Row] = &[
     ),
     row(
         "trainer.threads",
-        COUNT,
+        Kind::Int {
+            min: 1,
+            max: 1024,
+            off: None,
+        },
         "1",
         "threads",
         "libtorch threads of learner and engine each.",
