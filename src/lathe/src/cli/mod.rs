@@ -13,6 +13,7 @@ mod experiment_file;
 mod export;
 mod failure;
 mod keys;
+mod man;
 mod metrics;
 mod output;
 mod plain;
@@ -73,6 +74,7 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
             json,
         } => metrics::metrics(filter.as_deref(), markdown, json, out, terminal),
         Command::Completions { shell } => completions(shell, out),
+        Command::Man { directory } => man::man(directory.as_deref(), out),
         Command::ExecTrainer { arguments } => {
             let error = launch::exec_trainer(&arguments);
             let program = arguments.first().cloned().unwrap_or_default();

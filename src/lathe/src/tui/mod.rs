@@ -16,6 +16,7 @@ pub mod export;
 pub mod keymap;
 pub mod modal;
 pub mod pages;
+pub mod paint;
 pub mod screen;
 pub mod settings;
 pub mod shared;

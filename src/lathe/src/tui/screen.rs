@@ -1,22 +1,25 @@
 //! The terminal taken and given back: raw mode, alternate screen, mouse, bracketed paste; also on panic and on suspend.
 
-use std::io::{self, Stdout, Write};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-use crossterm::cursor::Show;
+use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{
     DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
 };
 use crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{execute, queue};
 use ratatui::Terminal;
-use ratatui::backend::{ClearType, CrosstermBackend, WindowSize};
+use ratatui::backend::{ClearType, WindowSize};
 use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 
+use super::paint::Painter;
 use super::settings::SyncOutput;
 
 /// Frames of at least this many bytes are bracketed by `SyncOutput::Auto`: smaller ones cannot be seen half drawn.
@@ -29,7 +32,8 @@ static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub struct FrameWriter {
     buffer: Vec<u8>,
-    stdout: Stdout,
+    /// Not `Stdout`, which would cut a frame at its last line feed.
+    terminal: File,
     is_bracketing: Bracketing,
 }
 
@@ -41,18 +45,18 @@ enum Bracketing {
 }
 
 impl FrameWriter {
-    fn new(sync: SyncOutput) -> Self {
+    fn new(sync: SyncOutput) -> io::Result<Self> {
         // tmux redraws its whole pane at the end of each bracket.
         let is_inside_tmux = std::env::var_os("TMUX").is_some();
-        Self {
+        Ok(Self {
             buffer: Vec::with_capacity(1 << 14),
-            stdout: io::stdout(),
+            terminal: io::stdout().as_fd().try_clone_to_owned()?.into(),
             is_bracketing: match sync {
                 SyncOutput::On => Bracketing::Always,
                 SyncOutput::Auto if !is_inside_tmux => Bracketing::Large,
                 SyncOutput::Auto | SyncOutput::Off => Bracketing::Never,
             },
-        }
+        })
     }
 }
 
@@ -75,15 +79,34 @@ impl Write for FrameWriter {
             self.buffer.splice(0..0, *b"\x1b[?2026h");
             self.buffer.extend_from_slice(b"\x1b[?2026l");
         }
-        self.stdout.write_all(&self.buffer)?;
+        self.terminal.write_all(&self.buffer)?;
         self.buffer.clear();
-        self.stdout.flush()
+        Ok(())
     }
 }
 
-/// Crossterm's, except that it never asks the terminal where its cursor is: ratatui asks at each resize, the answer would
+/// Draws through a [`Painter`], and never asks the terminal where its cursor is: ratatui asks at each resize, the answer would
 /// come among the keys, and a terminal that does not answer would be a failure. The cursor is placed anew with every frame.
-struct Backend(CrosstermBackend<FrameWriter>);
+struct Backend {
+    writer: FrameWriter,
+    painter: Painter,
+    /// None: not known.
+    is_cursor_shown: Option<bool>,
+}
+
+impl Backend {
+    fn show_cursor_if(&mut self, is_shown: bool) -> io::Result<()> {
+        if self.is_cursor_shown != Some(is_shown) {
+            self.is_cursor_shown = Some(is_shown);
+            if is_shown {
+                queue!(self.writer, Show)?;
+            } else {
+                queue!(self.writer, Hide)?;
+            }
+        }
+        Ok(())
+    }
+}
 
 impl ratatui::backend::Backend for Backend {
     type Error = io::Error;
@@ -92,15 +115,17 @@ impl ratatui::backend::Backend for Backend {
     where
         I: Iterator<Item = (u16, u16, &'a Cell)>,
     {
-        self.0.draw(content)
+        let size = self.size()?;
+        self.painter.paint(size, content, &mut self.writer.buffer);
+        Ok(())
     }
 
     fn hide_cursor(&mut self) -> io::Result<()> {
-        self.0.hide_cursor()
+        self.show_cursor_if(false)
     }
 
     fn show_cursor(&mut self) -> io::Result<()> {
-        self.0.show_cursor()
+        self.show_cursor_if(true)
     }
 
     fn get_cursor_position(&mut self) -> io::Result<Position> {
@@ -108,27 +133,35 @@ impl ratatui::backend::Backend for Backend {
     }
 
     fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
-        self.0.set_cursor_position(position)
+        let Position { x, y } = position.into();
+        queue!(self.writer, MoveTo(x, y))
     }
 
     fn clear(&mut self) -> io::Result<()> {
-        self.0.clear()
+        self.clear_region(ClearType::All)
     }
 
-    fn clear_region(&mut self, clear_type: ClearType) -> io::Result<()> {
-        self.0.clear_region(clear_type)
+    /// The whole screen, whatever is asked for: the workbench has all of it.
+    fn clear_region(&mut self, _: ClearType) -> io::Result<()> {
+        self.painter.clear();
+        self.is_cursor_shown = None;
+        queue!(self.writer, Clear(crossterm::terminal::ClearType::All))
     }
 
     fn size(&self) -> io::Result<Size> {
-        self.0.size()
+        let (width, height) = crossterm::terminal::size()?;
+        Ok(Size { width, height })
     }
 
     fn window_size(&mut self) -> io::Result<WindowSize> {
-        self.0.window_size()
+        Ok(WindowSize {
+            columns_rows: self.size()?,
+            pixels: Size::ZERO,
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        ratatui::backend::Backend::flush(&mut self.0)
+        self.writer.flush()
     }
 }
 
@@ -142,7 +175,14 @@ impl Screen {
     pub fn enter(sync: SyncOutput, has_mouse: bool) -> io::Result<Self> {
         install_panic_hook();
         take(has_mouse)?;
-        let terminal = Terminal::new(Backend(CrosstermBackend::new(FrameWriter::new(sync))))
+        let terminal = FrameWriter::new(sync)
+            .and_then(|writer| {
+                Terminal::new(Backend {
+                    writer,
+                    painter: Painter::default(),
+                    is_cursor_shown: None,
+                })
+            })
             .inspect_err(|_| give_back())?;
         Ok(Self {
             terminal,
@@ -167,9 +207,9 @@ impl Screen {
 
     /// Writes raw bytes, such as OSC 52, between two frames.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let writer = &mut self.terminal.backend_mut().0;
+        let writer = &mut self.terminal.backend_mut().writer;
         writer.write_all(bytes)?;
-        Write::flush(writer)
+        writer.flush()
     }
 
     /// Gives the terminal back while `work` runs, then takes it again and draws everything.

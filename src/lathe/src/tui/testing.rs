@@ -373,10 +373,7 @@ impl Bench {
 
     /// The screen as text, one line a row, without trailing spaces.
     pub fn screen(&mut self, columns: u16, rows: u16) -> String {
-        self.act(Action::Resize { columns, rows });
-        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-        terminal.draw(|frame| self.app.draw(frame)).unwrap();
-        let buffer = terminal.backend().buffer().clone();
+        let buffer = self.buffer(columns, rows);
         let mut text = String::new();
         for row in 0..rows {
             let mut line = String::new();
@@ -394,6 +391,14 @@ impl Bench {
             text.push('\n');
         }
         text
+    }
+
+    /// The cells of a screen of this size.
+    pub fn buffer(&mut self, columns: u16, rows: u16) -> ratatui::buffer::Buffer {
+        self.act(Action::Resize { columns, rows });
+        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+        terminal.draw(|frame| self.app.draw(frame)).unwrap();
+        terminal.backend().buffer().clone()
     }
 
     /// Without colour, without Unicode.
