@@ -34,6 +34,23 @@ pub struct RunCounters {
     pub seed: u64,
 }
 
+impl RunCounters {
+    const FILE: &str = "state.json";
+
+    /// Of the checkpoint at `path`.
+    pub fn read(path: &Path) -> Result<Self, CheckpointError> {
+        let text =
+            std::fs::read(path.join(Self::FILE)).map_err(|source| CheckpointError::Read {
+                path: path.to_owned(),
+                source,
+            })?;
+        serde_json::from_slice(&text).map_err(|error| CheckpointError::Broken {
+            path: path.to_owned(),
+            problem: format!("its {} cannot be read ({error})", Self::FILE),
+        })
+    }
+}
+
 /// Writes the checkpoint of `counters.step`, says so in the log, and gives its path inside the run directory. A write that
 /// fails is also an alarm; the run goes on.
 pub fn checkpoint(
@@ -63,7 +80,7 @@ pub fn checkpoint(
                 .map_err(io::Error::other)?;
         }
         std::fs::write(
-            directory.join("state.json"),
+            directory.join(RunCounters::FILE),
             serde_json::to_vec_pretty(counters)?,
         )
     });

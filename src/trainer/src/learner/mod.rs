@@ -10,6 +10,7 @@ mod advantages;
 pub mod batch;
 mod knobs;
 pub mod metrics;
+mod restore;
 mod update;
 
 #[cfg(test)]
@@ -38,6 +39,8 @@ use crate::torch_ext;
 pub use advantages::GREEDY_BASELINE;
 use batch::{MicroBatch, MicroLimit, TrainBatch};
 use metrics::{StepValues, all_equal_group_frac, rollout_values};
+
+pub use restore::RestoreError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LearnerError {

@@ -455,3 +455,79 @@ fn a_step_of_groups_that_are_all_equal_says_so_and_moves_no_weight() {
     };
     assert_eq!(advantages.abs().max().double_value(&[]), 0.0);
 }
+
+/// Every bit that training depends on: weights and optimizer state.
+fn state_of(learner: &Learner, directory: &std::path::Path) -> Vec<Vec<u8>> {
+    let place = directory.join("state");
+    crate::save::trained(learner.actor(), &place, &place).expect("weights are written");
+    let optimizer = place.join("optimizer.safetensors");
+    learner
+        .actor()
+        .optimizer
+        .save(&optimizer)
+        .expect("state is written");
+    [place.join("model.safetensors"), optimizer]
+        .map(|path| std::fs::read(path).expect("just written"))
+        .into()
+}
+
+#[test]
+fn a_restored_learner_goes_on_as_if_it_had_never_left_and_a_broken_checkpoint_changes_nothing() {
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let mut run_dir =
+        runlog::run_dir::RunDir::create(root.path(), &Default::default()).expect("a run directory");
+    let recorder =
+        runlog::recorder::Recorder::start(&mut run_dir, Default::default()).expect("a recorder");
+    let change = |experiment: &mut Experiment| {
+        experiment.actor_rollout_ref.actor.optim.lr = 1e-2;
+        experiment.actor_rollout_ref.actor.entropy_coeff = 0.1;
+    };
+    let mut first = learner(change);
+    let train = |learner: &mut Learner, step: u64| {
+        learner
+            .step(step, step - 1, rollouts(), &recorder)
+            .expect("a step");
+    };
+    let fresh = state_of(&first, root.path());
+    train(&mut first, 1);
+    train(&mut first, 2);
+    let counters = crate::save::RunCounters {
+        step: 2,
+        kl_controller: *first.controller(),
+        knobs: [("actor_rollout_ref.actor.entropy_coeff".to_owned(), 0.1)].into(),
+        cursor: None,
+        seed: 42,
+    };
+    let experiment = Arc::clone(&first.experiment);
+    crate::save::checkpoint(&first, &experiment, &run_dir, &recorder, &counters)
+        .expect("a checkpoint");
+    let saved = run_dir.checkpoint_path(2);
+    train(&mut first, 3);
+    let uninterrupted = state_of(&first, root.path());
+
+    let mut second = learner(change);
+    assert_eq!(second.restore(&saved).expect("it is whole"), counters);
+    assert_ne!(state_of(&second, root.path()), fresh);
+    train(&mut second, 3);
+    assert!(
+        state_of(&second, root.path()) == uninterrupted,
+        "the same bits after the third step"
+    );
+
+    // In the middle of a run: back to step 2, in place, and forward again.
+    first.restore(&saved).expect("it is whole");
+    train(&mut first, 3);
+    assert!(state_of(&first, root.path()) == uninterrupted);
+
+    let weights = saved.join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).expect("readable");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&weights, bytes).expect("writable");
+    let error = second.restore(&saved).expect_err("one bit differs");
+    assert!(error.to_string().contains("model.safetensors"), "{error}");
+    assert!(
+        state_of(&second, root.path()) == uninterrupted,
+        "a refused checkpoint changes nothing"
+    );
+}

@@ -94,6 +94,12 @@ impl Parameters {
         Ok(Self::from_entries(config, entries))
     }
 
+    /// The tensors of `directory` in the order of [`Parameters::iter`], for a model of this very shape. Nothing is changed.
+    pub fn stage(&self, directory: &Path) -> Result<Vec<Tensor>, PretrainedError> {
+        let entries = read_tensors(directory, self.config(), self.kind(), Device::Cpu)?;
+        Ok(entries.into_iter().map(|(_, tensor)| tensor).collect())
+    }
+
     /// Loads a critic: as it is when the directory holds one, else the trunk of a language model under a fresh value head.
     pub fn load_critic(
         directory: &Path,

@@ -44,7 +44,13 @@ impl AdamW {
     /// Takes over the state in `path`, which must be of the same parameters and shapes; on an error nothing is changed.
     /// Float32 masters, where there are any, are also rounded into the parameters.
     pub fn load(&mut self, path: &Path) -> Result<(), Error> {
-        let _no_grad = tch::no_grad_guard();
+        let staged = self.stage(path)?;
+        self.take(staged);
+        Ok(())
+    }
+
+    /// Reads the state in `path` and checks that it fits, without changing anything.
+    pub fn stage(&self, path: &Path) -> Result<StagedState, Error> {
         let mut saved: HashMap<String, Tensor> = Tensor::read_safetensors(path)
             .map_err(|error| Error::File {
                 path: path.to_owned(),
@@ -70,7 +76,13 @@ impl AdamW {
         if let Some(name) = saved.into_keys().min() {
             return Err(Error::Unexpected { name });
         }
-        for (mut tensor, found) in pairs {
+        Ok(StagedState(pairs))
+    }
+
+    /// Takes over what [`AdamW::stage`] of this optimizer gave. Cannot fail.
+    pub fn take(&mut self, staged: StagedState) {
+        let _no_grad = tch::no_grad_guard();
+        for (mut tensor, found) in staged.0 {
             tensor.copy_(&found);
         }
         for slot in &self.slots {
@@ -78,9 +90,12 @@ impl AdamW {
                 slot.parameter.shallow_clone().copy_(master);
             }
         }
-        Ok(())
     }
 }
+
+/// A saved state that was read and fits: each tensor of an optimizer with what it is to hold.
+#[derive(Debug)]
+pub struct StagedState(Vec<(Tensor, Tensor)>);
 
 /// A tensor as the safetensors writer wants it: contiguous and on the CPU.
 struct Saved {
