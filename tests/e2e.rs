@@ -214,7 +214,7 @@ fn ctrl_c_twice_ends_at_once_and_every_later_reader_finds_a_stopped_run() {
 }
 
 #[test]
-fn a_directory_that_holds_a_run_takes_no_second_one() {
+fn a_directory_whose_run_trained_every_step_is_left_as_it_is() {
     let Some(trainer) = trainer() else { return };
     let runs = tempfile::tempdir().expect("a temporary directory");
     let output = run(
@@ -233,9 +233,9 @@ fn a_directory_that_holds_a_run_takes_no_second_one() {
         .arg(&run_dir)
         .output()
         .expect("the trainer starts");
-    assert_eq!(second.status.code(), Some(5));
+    assert_eq!(second.status.code(), Some(8));
     let message = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(message.contains("holds a run already"), "{message}");
+    assert!(message.contains("nothing is left to train"), "{message}");
     let after = fs::read(run_dir.join("events.jsonl")).expect("a log");
     assert_eq!(after, before, "nothing was written to it");
 }

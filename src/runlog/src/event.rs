@@ -178,6 +178,20 @@ pub enum EventKind {
         host: String,
         seed: u64,
     },
+    /// The run goes on in its own directory, after `RunStarted` and before any step. Whatever the log says of later steps than
+    /// `from_step` is superseded: those steps are trained again.
+    RunResumed {
+        /// Steps trained in the weights that it goes on from.
+        from_step: u64,
+        /// Relative to the run directory; None: there was no checkpoint yet, so it begins anew.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        checkpoint: Option<String>,
+        /// Steps that had ended after that, and are trained again.
+        lost_steps: u64,
+        /// Newer checkpoints that are broken, each with what is wrong.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        passed_over: Vec<String>,
+    },
     PhaseChanged {
         phase: Phase,
     },

@@ -16,5 +16,7 @@ pub const BUSY: i32 = 5;
 pub const REFUSED: i32 = 6;
 /// `lathe ctl` cannot reach the run: it has ended, runs elsewhere, or does not answer.
 pub const UNREACHABLE: i32 = 7;
+/// `lathe run --resume` of a run whose every step is trained.
+pub const NOTHING_LEFT: i32 = 8;
 /// Stopped on request: after one Ctrl-C with a checkpoint, after a second one at once and without.
 pub const STOPPED: i32 = 130;

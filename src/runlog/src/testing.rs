@@ -79,6 +79,20 @@ pub fn any_kind() -> BoxedStrategy<EventKind> {
                 }
             },
         );
+    let resumed = (
+        prop_oneof![any::<u64>(), 0_u64..50],
+        prop::option::of(".{0,8}"),
+        any::<u64>(),
+        prop::collection::vec(".{0,8}", 0..2),
+    )
+        .prop_map(
+            |(from_step, checkpoint, lost_steps, passed_over)| EventKind::RunResumed {
+                from_step,
+                checkpoint,
+                lost_steps,
+                passed_over,
+            },
+        );
     let phase = select(vec![
         Phase::Setup,
         Phase::Sft,
@@ -274,6 +288,7 @@ pub fn any_kind() -> BoxedStrategy<EventKind> {
         });
     prop_oneof![
         run_started,
+        resumed,
         phase,
         rollout,
         step,

@@ -138,6 +138,24 @@ pub fn verify(path: &Path) -> Result<(), CheckpointError> {
     Ok(())
 }
 
+/// Every directory with a checkpoint's name, whole or broken, oldest step first. None where there is no such folder.
+pub fn list(checkpoints: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(checkpoints) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found: Vec<(u64, PathBuf)> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let step = path.file_name()?.to_str()?.strip_prefix("step-")?;
+            Some((step.parse().ok()?, path))
+        })
+        .collect();
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
 /// Removes the oldest checkpoints until `keep` are left; gives the paths removed.
 pub fn prune(checkpoints: &Path, keep: usize) -> io::Result<Vec<PathBuf>> {
     let mut whole: Vec<PathBuf> = fs::read_dir(checkpoints)?

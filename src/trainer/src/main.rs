@@ -21,7 +21,7 @@ use trainer::failure::Failure;
 use trainer::host::HostSampler;
 use trainer::run::{self, Ended, panic_text};
 use trainer::stop::Stop;
-use trainer::{sft, torch_ext};
+use trainer::{resume, sft, torch_ext};
 
 #[derive(Parser)]
 #[command(
@@ -99,12 +99,19 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
     let mut run_dir = RunDir::open(path).map_err(Failure::input)?;
     let loaded = experiment::load(&run_dir.experiment_path(), &[]).map_err(Failure::input)?;
     let experiment = Arc::new(loaded.experiment);
+    // Before anything is written: a run with nothing left to do stays as it is.
+    let resume = if is_sft {
+        None
+    } else {
+        resume::plan(&run_dir, &experiment)?
+    };
     let recorder =
         Recorder::start(&mut run_dir, Options::default()).map_err(|error| match error {
             RunDirError::Busy { .. } => Failure::Busy(error.to_string()),
             other => Failure::run(other),
         })?;
-    if std::fs::metadata(run_dir.events_path()).is_ok_and(|log| log.len() > 0) {
+    let cannot_go_on = is_sft || experiment.trainer.val_only;
+    if cannot_go_on && std::fs::metadata(run_dir.events_path()).is_ok_and(|log| log.len() > 0) {
         return Err(Failure::Busy(format!(
             "{} holds a run already, and a directory holds one; `lathe run {}` starts another from the same experiment",
             path.display(),
@@ -144,7 +151,14 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
         if is_sft {
             sft::run(&experiment, &run_dir, &recorder, &stop, &mut control)
         } else {
-            run::run(&experiment, &run_dir, &recorder, &stop, &mut control)
+            run::run(
+                &experiment,
+                &run_dir,
+                &recorder,
+                &stop,
+                &mut control,
+                resume.as_ref(),
+            )
         }
     }))
     .unwrap_or_else(|panic| {

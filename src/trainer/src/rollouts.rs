@@ -68,8 +68,18 @@ pub struct SamplerParts {
     pub recorder: Recorder,
     /// Temperature and staleness bound, which may change while the run runs.
     pub knobs: Arc<RolloutKnobs>,
+    pub start: Start,
     /// 0: evaluate and end.
     pub total_steps: u64,
+}
+
+/// The weights that the engine starts with.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Start {
+    /// Steps trained in them; batches are sampled from the next one on.
+    pub version: u64,
+    /// The run's log has their evaluation.
+    pub is_evaluated: bool,
 }
 
 /// Owns everything that samples.
@@ -95,8 +105,8 @@ impl Sampler {
                 rollout.agent.default_agent_loop,
             ),
             stop_ids: parts.chat.stop_ids().to_vec(),
+            version: parts.start.version,
             parts,
-            version: 0,
             evaluation: None,
         }
     }
@@ -107,10 +117,27 @@ impl Sampler {
         batches: mpsc::Sender<Sampled>,
         mut arrivals: mpsc::Receiver<Delivery>,
     ) -> Result<(), Failure> {
-        if self.parts.experiment.trainer.val_before_train || self.parts.total_steps == 0 {
-            self.start_evaluation()?;
+        let Start {
+            version,
+            is_evaluated,
+        } = self.parts.start;
+        let settings = &self.parts.experiment.trainer;
+        let is_due = match version {
+            0 => settings.val_before_train || self.parts.total_steps == 0,
+            _ => settings.test_freq > 0 && version.is_multiple_of(settings.test_freq as u64),
+        };
+        // A run that was interrupted between a checkpoint and its evaluation makes up for it. Where the same bits are promised an
+        // evaluation runs again beside the first batch, which shares its decode steps, and is not recorded twice.
+        let is_exact = self
+            .parts
+            .experiment
+            .actor_rollout_ref
+            .rollout
+            .full_determinism;
+        if is_due && (is_exact || !is_evaluated) {
+            self.start_evaluation(!is_evaluated)?;
         }
-        for step in 1..=self.parts.total_steps {
+        for step in version + 1..=self.parts.total_steps {
             let waiting = Instant::now();
             let mut sync = None;
             let draw = loop {
@@ -185,7 +212,7 @@ impl Sampler {
             let is_last = frequency > 0 && self.version == self.parts.total_steps;
             last = Some(report);
             if is_due || is_last {
-                self.start_evaluation()?;
+                self.start_evaluation(true)?;
             }
         }
         Ok(TakenIn::Arrived(last))
@@ -254,7 +281,7 @@ impl Sampler {
     }
 
     /// Starts evaluating the engine's version beside whatever else it generates.
-    fn start_evaluation(&mut self) -> Result<(), Failure> {
+    fn start_evaluation(&mut self, is_recorded: bool) -> Result<(), Failure> {
         let Some(val) = &self.parts.val else {
             return Ok(());
         };
@@ -297,6 +324,9 @@ impl Sampler {
                 return;
             }
             let values = evaluate::values(&rollouts, elapsed_s);
+            if !is_recorded {
+                return;
+            }
             recorder.record(EventKind::EvalEnded {
                 step: version,
                 policy_version: version,

@@ -9,7 +9,6 @@
 //! batch k+1 is generated while batch k is trained. Evaluation of a version runs beside the training batch of the same version,
 //! on its own lane. While the learner waits, and only then, it follows the commands of `control`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
 use std::time::Instant;
@@ -25,11 +24,12 @@ use crate::control::{Control, Draw, RolloutKnobs};
 use crate::engine::{Engine, EngineOptions, TokenDecoder, WeightBuffer};
 use crate::failure::Failure;
 use crate::learner::{Learner, kind_of};
-use crate::rollouts::{Sampled, Sampler, SamplerParts};
+use crate::resume::Resume;
+use crate::rollouts::{Sampled, Sampler, SamplerParts, Start};
 use crate::setup;
 use crate::stop::Stop;
 use crate::sync::{Publisher, Receiver};
-use crate::training::Training;
+use crate::training::{STALENESS, TEMPERATURE, Training};
 
 /// How a run that did not fail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,7 @@ pub fn run(
     recorder: &Recorder,
     stop: &Stop,
     control: &mut Control,
+    resume: Option<&Resume>,
 ) -> Result<Ended, Failure> {
     setup::refuse_unavailable(experiment)?;
     recorder.record(EventKind::PhaseChanged {
@@ -75,6 +76,24 @@ pub fn run(
             "there is nothing to train: trainer.total_training_steps is 0".to_owned(),
         ));
     }
+    let config = Arc::clone(actor.config());
+    let mut learner =
+        Learner::new(Arc::clone(experiment), actor, critic, total_steps).map_err(Failure::run)?;
+    let counters = resume
+        .and_then(|resume| resume.checkpoint.as_ref())
+        .map(|path| learner.restore(path).map_err(Failure::input))
+        .transpose()?;
+    let start = counters.as_ref().map_or(0, |counters| counters.step);
+    if start > 0 && start >= total_steps {
+        return Err(Failure::nothing_left(start, total_steps));
+    }
+    let cursor = counters
+        .as_ref()
+        .and_then(|counters| counters.cursor.clone());
+    let prompts = match cursor.clone() {
+        Some(cursor) => prompts.at(cursor).map_err(Failure::input)?,
+        None => prompts,
+    };
     recorder.record(EventKind::RunStarted {
         experiment_name: experiment.trainer.experiment_name.clone(),
         mode: match experiment.trainer.mode {
@@ -86,22 +105,26 @@ pub fn run(
         } else {
             total_steps
         },
-        parameters: actor.config().num_parameters() as u64,
+        parameters: config.num_parameters() as u64,
         pid: std::process::id(),
         host: runlog::run_dir::host_name(),
         seed: experiment.trainer.seed,
     });
 
+    if let Some(resume) = resume {
+        recorder.record(resume.event(run_dir));
+    }
+
     let rollout = &experiment.actor_rollout_ref.rollout;
-    let engine_kind = rollout.dtype.map_or(actor.kind(), kind_of);
-    let config = Arc::clone(actor.config());
-    let active = WeightBuffer::from_parameters(&actor, engine_kind, device);
+    let weights = learner.actor().model.parameters();
+    let engine_kind = rollout.dtype.map_or(weights.kind(), kind_of);
+    let active = WeightBuffer::from_parameters(weights, engine_kind, device);
     let spare = WeightBuffer::new(&config, engine_kind, device);
     let canary_ids = setup::canary_ids(&config);
     let tokenizer = Arc::clone(chat.tokenizer());
     let engine = Engine::start(
         active,
-        0,
+        start,
         EngineOptions {
             max_length_tokens: rollout.max_model_len.map_or(
                 (experiment.data.max_prompt_length + experiment.data.max_response_length) as usize,
@@ -118,8 +141,6 @@ pub fn run(
         },
     )
     .map_err(Failure::run)?;
-    let learner =
-        Learner::new(Arc::clone(experiment), actor, critic, total_steps).map_err(Failure::run)?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -131,11 +152,17 @@ pub fn run(
     spare_send.send(spare).expect("the receiver is in scope");
     let val_only = experiment.trainer.val_only;
     let sampled_steps = if val_only { 0 } else { total_steps };
+    let changed = counters.map(|counters| counters.knobs).unwrap_or_default();
     let draw = Draw {
-        temperature: rollout.temperature,
-        staleness: u64::from(staleness(experiment)),
+        temperature: changed
+            .get(TEMPERATURE)
+            .copied()
+            .unwrap_or(rollout.temperature),
+        staleness: changed
+            .get(STALENESS)
+            .map_or(u64::from(staleness(experiment)), |value| *value as u64),
     };
-    let knobs = Arc::new(RolloutKnobs::new(draw, sampled_steps));
+    let knobs = Arc::new(RolloutKnobs::new(draw, start, sampled_steps));
     // Batches that wait for the learner: one, since no batch lags more than one version (the bound at work is `RolloutKnobs`').
     // Full: the rollout side waits.
     let (batches, mut ready) = mpsc::channel::<Sampled>(1);
@@ -153,6 +180,10 @@ pub fn run(
         receiver: Receiver::new(spare_send, canary_ids, threads),
         recorder: recorder.clone(),
         knobs: Arc::clone(&knobs),
+        start: Start {
+            version: start,
+            is_evaluated: resume.is_some_and(|resume| resume.is_evaluated),
+        },
         total_steps: sampled_steps,
     });
     let mut training = Training {
@@ -161,11 +192,14 @@ pub fn run(
         run_dir,
         recorder,
         rollouts: knobs,
-        trained: 0,
-        cursor: None,
-        changed: BTreeMap::new(),
+        trained: start,
+        cursor,
+        changed,
     };
     control.ready(&mut training, sampled_steps);
+    if start > 0 {
+        control.trained(start);
+    }
     recorder.record(EventKind::PhaseChanged {
         phase: Phase::Train,
     });

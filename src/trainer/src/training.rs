@@ -21,8 +21,8 @@ use crate::rollouts::Sampled;
 use crate::run::panic_text;
 use crate::save;
 
-const TEMPERATURE: &str = "actor_rollout_ref.rollout.temperature";
-const STALENESS: &str = "trainer.max_staleness";
+pub(crate) const TEMPERATURE: &str = "actor_rollout_ref.rollout.temperature";
+pub(crate) const STALENESS: &str = "trainer.max_staleness";
 
 /// A learner on its way through a run.
 #[derive(Debug)]

@@ -214,3 +214,135 @@ fn an_evaluation_without_training_says_so_when_it_ends() {
             .any(|event| matches!(event.kind, EventKind::EvalEnded { step: 0, .. }))
     );
 }
+
+/// Starts the trainer on a run directory, again.
+fn go_on(directory: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lathe-trainer"))
+        .args(["run", "--run-dir"])
+        .arg(directory)
+        .output()
+        .expect("the program starts")
+}
+
+/// Metrics of every step and evaluation that are no times or rates, as a reader of the run sees them.
+fn learned(directory: &RunDir) -> Vec<(String, Vec<(u64, u64)>)> {
+    let state = runlog::open::open(directory).expect("a log").state;
+    state
+        .series
+        .iter()
+        .filter(|(name, _)| {
+            [
+                "actor/",
+                "critic/",
+                "val-core/",
+                "response_length/",
+                "training/",
+            ]
+            .iter()
+            .any(|start| name.starts_with(start))
+        })
+        .map(|(name, series)| {
+            let points = series
+                .iter()
+                .map(|point| (point.step, point.value.0.to_bits()))
+                .collect();
+            (name.to_owned(), points)
+        })
+        .collect()
+}
+
+#[test]
+fn a_killed_run_resumes_from_its_newest_whole_checkpoint_and_ends_with_the_bits_of_one_never_killed()
+ {
+    let (root, data) = fixture();
+    let settings = "  mode: sync\n  save_freq: 1\n";
+    let whole = run(root.path(), experiment(&data, settings));
+    assert!(whole.output.status.success());
+
+    let directory = tiny::run_dir(root.path(), experiment(&data, settings));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_lathe-trainer"))
+        .args(["run", "--run-dir"])
+        .arg(directory.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    while !directory.checkpoint_path(2).join("manifest.json").exists() {
+        assert!(child.try_wait().expect("a child of ours").is_none());
+        std::thread::yield_now();
+    }
+    child.kill().expect("a child of ours");
+    child.wait().expect("a child of ours");
+    // The newest one is damaged, and the log ends in half a line.
+    let newest = directory.checkpoint_path(2).join("model.safetensors");
+    let mut bytes = fs::read(&newest).expect("weights");
+    bytes.truncate(bytes.len() / 2);
+    fs::write(&newest, bytes).expect("writable");
+    // A run that was over when it was killed has a third one; then there is nothing to lose.
+    drop(fs::remove_dir_all(directory.checkpoint_path(3)));
+    let before = fs::read(directory.events_path()).expect("a log");
+    let mut log = fs::OpenOptions::new()
+        .append(true)
+        .open(directory.events_path())
+        .expect("a log");
+    std::io::Write::write_all(&mut log, b"{\"seq\":99").expect("writable");
+
+    let resumed = go_on(directory.path());
+    assert!(
+        resumed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&resumed.stderr)
+    );
+    let after = fs::read(directory.events_path()).expect("a log");
+    let lines = before
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .expect("lines")
+        + 1;
+    assert_eq!(
+        after[..lines],
+        before[..lines],
+        "nothing of the log is lost"
+    );
+    let (events, bad) = tail::read_all(&directory.events_path()).expect("a log");
+    assert!(bad.is_empty(), "{bad:?}");
+    assert!(events.windows(2).all(|pair| pair[0].seq + 1 == pair[1].seq));
+    let Some(EventKind::RunResumed {
+        from_step: 1,
+        checkpoint: Some(checkpoint),
+        passed_over,
+        ..
+    }) = events
+        .iter()
+        .map(|event| &event.kind)
+        .find(|kind| matches!(kind, EventKind::RunResumed { .. }))
+    else {
+        panic!("the log says how it went on")
+    };
+    assert_eq!(checkpoint, "checkpoints/step-000001");
+    assert!(passed_over[0].contains("step-000002"), "{passed_over:?}");
+
+    let file = |directory: &RunDir, step: u64, name: &str| {
+        fs::read(directory.checkpoint_path(step).join(name)).expect("a checkpoint")
+    };
+    for name in [
+        "model.safetensors",
+        "actor_optimizer.safetensors",
+        "critic/model.safetensors",
+        "critic_optimizer.safetensors",
+        "state.json",
+    ] {
+        for step in [2, 3] {
+            assert!(
+                file(&directory, step, name) == file(&whole.directory, step, name),
+                "{name} of step {step}: the same bits"
+            );
+        }
+    }
+    assert_eq!(learned(&directory), learned(&whole.directory));
+
+    // Nothing is left, and nothing is written.
+    let log = fs::read(directory.events_path()).expect("a log");
+    let again = go_on(directory.path());
+    assert_eq!(again.status.code(), Some(8));
+    assert_eq!(fs::read(directory.events_path()).expect("a log"), log);
+}

@@ -176,6 +176,11 @@ impl PromptSource {
         Ok(source)
     }
 
+    /// The same source where a saved cursor stands.
+    pub fn at(self, cursor: Cursor) -> Result<Self, DataError> {
+        Self::resume(self.data, self.options, cursor)
+    }
+
     pub fn data(&self) -> &DataSet {
         &self.data
     }

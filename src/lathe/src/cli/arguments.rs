@@ -19,6 +19,7 @@ Exit codes:
   5    another program is writing to this run directory
   6    the run refused what `lathe ctl` asked of it
   7    `lathe ctl` cannot reach the run: it has ended, runs elsewhere, or does not answer
+  8    `lathe run --resume` of a run whose every step is trained: nothing is left to do
   130  stopped on request: after one Ctrl-C with a checkpoint, after a second one at once and without
   129, 143  lathe was told to leave (SIGHUP, SIGTERM); the run goes on
 
@@ -90,8 +91,14 @@ pub enum Command {
         #[arg(long)]
         markdown: bool,
     },
-    /// Train an experiment and watch it
-    Run(RunArguments),
+    /// Train an experiment and watch it, or go on with a run that ended
+    Run {
+        #[command(flatten)]
+        arguments: RunArguments,
+        /// Go on in the directory of this run, from its newest whole checkpoint; its own experiment, with these overrides
+        #[arg(long, value_name = "RUN", conflicts_with_all = ["name", "detach"])]
+        resume: Option<OsString>,
+    },
     /// Warm a model up on demonstrations (supervised)
     Sft(RunArguments),
     /// Check an experiment, and try its data, tools and scorer on real rows
@@ -316,8 +323,9 @@ Examples:
   lathe run experiments/quickstart.yaml trainer.seed=7 algorithm.adv_estimator=gae
   lathe run experiments/quickstart.yaml --json | tail -1")]
 pub struct RunArguments {
-    /// The experiment's YAML file
-    pub experiment: PathBuf,
+    /// The experiment's YAML file; none with --resume
+    #[arg(value_name = "EXPERIMENT")]
+    pub experiment: Option<PathBuf>,
     /// a.b=v, +a.b=v, ~a.b
     pub overrides: Vec<String>,
     #[command(flatten)]

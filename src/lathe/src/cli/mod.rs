@@ -18,6 +18,7 @@ mod metrics;
 mod output;
 mod plain;
 mod report;
+mod resume;
 mod run;
 mod runs;
 mod workbench;
@@ -58,7 +59,11 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         Command::Bindings { filter, markdown } => {
             workbench::bindings(filter.as_deref(), markdown, out, terminal)
         }
-        Command::Run(arguments) => run::run(Job::Run, &arguments, out, terminal),
+        Command::Run {
+            arguments,
+            resume: Some(resumed),
+        } => resume::run(&resumed, &arguments, out, terminal),
+        Command::Run { arguments, .. } => run::run(Job::Run, &arguments, out, terminal),
         Command::Sft(arguments) => run::run(Job::Sft, &arguments, out, terminal),
         Command::Check(arguments) => check::check(&arguments, out, terminal),
         Command::Data { command } => data::data(&command, out, terminal),

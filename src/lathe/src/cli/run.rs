@@ -43,13 +43,18 @@ fn start_and_follow(
     out: &mut Output,
     terminal: Terminal,
 ) -> Result<i32, Failure> {
+    let experiment = arguments.experiment.clone().ok_or_else(|| {
+        Failure::usage(
+            "which experiment? give its YAML file (or, with `lathe run`, --resume RUN)".to_owned(),
+        )
+    })?;
     let mut overrides = arguments.overrides.clone();
     overrides.extend(arguments.name.as_deref().map(launch::name_override));
     // Tells the complaints.
-    experiment_file::load_for_run(&arguments.experiment, &overrides, terminal)?;
+    experiment_file::load_for_run(&experiment, &overrides, terminal)?;
     let order = Order {
         job,
-        experiment: arguments.experiment.clone(),
+        experiment,
         overrides: arguments.overrides.clone(),
         name: arguments.name.clone(),
         runs_root: root(&arguments.place),
@@ -96,7 +101,7 @@ fn record_end(run_dir: &RunDir, reason: &str, steps: u64) -> Result<(), String> 
 }
 
 /// A run that could not be started, as a failure; `run_dir`: where its log is, if it came so far.
-fn refused(error: StartError, run_dir: Option<&RunDir>, terminal: Terminal) -> Failure {
+pub(super) fn refused(error: StartError, run_dir: Option<&RunDir>, terminal: Terminal) -> Failure {
     match error {
         StartError::Experiment { .. } | StartError::OnlySupervised { .. } => {
             Failure::usage(error.to_string())
@@ -133,7 +138,7 @@ pub fn root(place: &RunsPlace) -> PathBuf {
 }
 
 /// Follows with the view that fits the form and the terminal.
-fn watch(
+pub(super) fn watch(
     run_dir: &RunDir,
     form: Form,
     rollouts_per_step: Option<u64>,

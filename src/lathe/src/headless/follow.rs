@@ -109,6 +109,17 @@ impl Follow {
         })
     }
 
+    /// The same for a run that has a log already, and is about to go on: what is in the log is told no more, and its end counts
+    /// no more.
+    pub fn after(run_dir: &RunDir) -> io::Result<Self> {
+        let mut follow = Self::new(&run_dir.events_path())?;
+        let opened = runlog::open::open(run_dir)?;
+        follow.state = opened.state;
+        follow.state.ended = None;
+        follow.tail = opened.tail;
+        Ok(follow)
+    }
+
     /// Follows our own trainer until it is gone, or until we are told to leave.
     pub fn trainer(
         mut self,

@@ -21,6 +21,7 @@ impl View for JsonView<'_> {
     fn event(&mut self, event: &Event, _state: &RunState) -> Result<(), Failure> {
         match &event.kind {
             EventKind::RunStarted { .. }
+            | EventKind::RunResumed { .. }
             | EventKind::StepEnded { .. }
             | EventKind::EvalEnded { .. }
             | EventKind::CheckpointSaved { .. }

@@ -89,6 +89,26 @@ pub fn line(kind: &EventKind) -> Option<String> {
             format::plural(*total_steps, "step"),
             format::count(*parameters)
         ),
+        EventKind::RunResumed {
+            from_step,
+            checkpoint,
+            lost_steps,
+            passed_over,
+        } => {
+            let from = checkpoint.as_ref().map_or_else(
+                || "resumed from the start: there was no checkpoint".to_owned(),
+                |path| format!("resumed after step {from_step} from {path}"),
+            );
+            let mut words = format!(
+                "{from}; {} trained again",
+                format::plural(*lost_steps, "later step")
+            );
+            for problem in passed_over {
+                words.push_str("; passed over: ");
+                words.push_str(problem);
+            }
+            words
+        }
         EventKind::PhaseChanged { phase } => format!("phase {}", phase_text(*phase)),
         EventKind::StepEnded { step, values, .. } => step_line(*step, values),
         EventKind::EvalEnded {

@@ -150,6 +150,7 @@ impl View for ProgressView {
     fn event(&mut self, event: &Event, state: &RunState) -> Result<(), Failure> {
         match &event.kind {
             EventKind::RunStarted { .. }
+            | EventKind::RunResumed { .. }
             | EventKind::CheckpointSaved { .. }
             | EventKind::ControlApplied { .. } => {
                 if let Some(line) = plain::line(&event.kind) {

@@ -48,7 +48,12 @@ impl Ending {
     pub fn exit_code(&self) -> i32 {
         match self.code {
             Some(NOT_STARTED) => exit_code::INPUT,
-            Some(code @ (exit_code::USAGE | exit_code::INPUT | exit_code::BUSY)) => code,
+            Some(
+                code @ (exit_code::USAGE
+                | exit_code::INPUT
+                | exit_code::BUSY
+                | exit_code::NOTHING_LEFT),
+            ) => code,
             _ => exit_code::RUN_FAILED,
         }
     }

@@ -33,6 +33,13 @@ pub(super) fn line(event: &Event) -> Option<String> {
         EventKind::StepEnded { step, values, .. } | EventKind::EvalEnded { step, values, .. } => {
             Some(step_line(*step, values))
         }
+        EventKind::RunResumed {
+            from_step,
+            lost_steps,
+            ..
+        } => Some(format!(
+            "resumed after step {from_step}; {lost_steps} later steps are trained again"
+        )),
         EventKind::Alarm { name, message, .. } => Some(format!("alarm {name}: {message}")),
         EventKind::LogLine {
             level: level @ (Level::Warning | Level::Error),

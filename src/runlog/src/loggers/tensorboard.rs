@@ -88,6 +88,16 @@ impl Logger for TensorBoard {
                 let values = values.iter().map(|(name, value)| (name.as_str(), value.0));
                 self.events.append(&scalars(wall_s, *step, values))
             }
+            // SessionLog { status = START }: TensorBoard then forgets points at this step and later.
+            EventKind::RunResumed { from_step, .. } => {
+                self.step = *from_step;
+                let session = Message::default().integer(1, 1);
+                let restart = Message::default()
+                    .double(1, wall_s)
+                    .integer(2, from_step.saturating_add(1) as i64)
+                    .message(7, &session);
+                self.events.append(&record(restart.bytes_of()))
+            }
             kind => {
                 let values = derived_values(kind);
                 if values.is_empty() {

@@ -63,6 +63,7 @@ impl Default for Options {
 pub fn is_essential(kind: &EventKind) -> bool {
     match kind {
         EventKind::RunStarted { .. }
+        | EventKind::RunResumed { .. }
         | EventKind::PhaseChanged { .. }
         | EventKind::StepEnded { .. }
         | EventKind::WeightsSynced { .. }

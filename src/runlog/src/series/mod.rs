@@ -40,7 +40,7 @@ pub struct Point {
 /// What a curve is drawn against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum XAxis {
-    /// The step as logged. Goes back where a run was resumed from an older checkpoint or rolled back.
+    /// The step as logged.
     Step,
     /// Milliseconds since the run started.
     Time,

@@ -194,6 +194,61 @@ impl SeriesSet {
         track.column.push(value);
     }
 
+    /// Forgets every row of a later step than `step`, whatever its source: the run went back there and trains them again.
+    pub fn rewind(&mut self, step: u64) {
+        let is_kept = |row: &u64| *row <= step;
+        if self.rows.iter().all(|rows| rows.step.iter().all(is_kept)) {
+            return;
+        }
+        let old = std::mem::take(self);
+        // The new number of each old row.
+        let mut numbers: Vec<Vec<Option<u32>>> = Vec::with_capacity(old.rows.len());
+        self.rows.clear();
+        for rows in &old.rows {
+            let mut kept = Rows::default();
+            let renumbered = (0..rows.len()).map(|row| {
+                is_kept(&rows.step[row]).then(|| {
+                    kept.push(rows.head(row));
+                    row_number(kept.len() - 1)
+                })
+            });
+            numbers.push(renumbered.collect());
+            self.rows.push(kept);
+        }
+        for track in old.by_name.values().map(|track| &old.tracks[*track]) {
+            let (mut places, mut values) = (Vec::new(), Vec::new());
+            for (point, value) in track.column.values().iter().enumerate() {
+                let row = match &track.places {
+                    Places::Dense { first_row } => *first_row as usize + point,
+                    Places::Sparse(rows) => rows[point] as usize,
+                };
+                if let Some(row) = numbers[track.rows][row] {
+                    places.push(row);
+                    values.push(*value);
+                }
+            }
+            // A metric without a value has no series.
+            let Some(first_row) = places.first().copied() else {
+                continue;
+            };
+            let is_dense = places.iter().zip(first_row..).all(|(a, b)| *a == b);
+            let mut column = Column::default();
+            column.extend(&values);
+            self.by_name
+                .insert(Arc::clone(&track.name), self.tracks.len());
+            self.tracks.push(Track {
+                name: Arc::clone(&track.name),
+                rows: track.rows,
+                places: if is_dense {
+                    Places::Dense { first_row }
+                } else {
+                    Places::Sparse(places)
+                },
+                column,
+            });
+        }
+    }
+
     /// Gives a metric that another source writes too rows of its own, so that its points stay in the order of the log.
     pub(super) fn detach(&mut self, track: usize) {
         if self.tracks[track].rows >= Source::ALL.len() {

@@ -11,7 +11,8 @@ use crate::number::Number;
 
 /// Every value of a metric in the order of the log. A view: copying it copies three references.
 ///
-/// Where a run was resumed or rolled back, steps go back and the log has two points at one step: both are kept. Such a
+/// Where a run was resumed, the points of steps that are trained again are gone (`SeriesSet::rewind`). A metric of several
+/// sources may still go back a little: such a
 /// series has several *legs*, stretches in which x never falls; look-ups by x search every leg and prefer the newest.
 #[derive(Clone, Copy)]
 pub struct Series<'a> {

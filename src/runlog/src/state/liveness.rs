@@ -180,7 +180,7 @@ fn look_back(text: &[u8], glance: &mut Glance) -> bool {
         let line = &text[start..end];
         end = start.saturating_sub(1);
         let is_wanted = match tail::event_name(line) {
-            Some(b"step_ended") => !has_step,
+            Some(b"step_ended" | b"run_resumed") => !has_step,
             Some(b"eval_ended") => !has_eval,
             Some(b"run_started" | b"run_ended") => !has_start,
             Some(_) => !has_time,
@@ -204,6 +204,13 @@ fn look_back(text: &[u8], glance: &mut Glance) -> bool {
                     glance.step = step;
                 }
                 glance.last.extend(values);
+            }
+            // What came before, of later steps, is superseded.
+            EventKind::RunResumed { from_step, .. } if !has_step => {
+                has_step = true;
+                if glance.end.is_none() {
+                    glance.step = from_step;
+                }
             }
             EventKind::EvalEnded { values, .. } if !has_eval => {
                 has_eval = true;

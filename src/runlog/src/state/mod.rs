@@ -170,6 +170,12 @@ pub struct RunState {
     pub phases: Vec<PhaseRecord>,
     /// When the run was continued in its own directory, ms.
     pub resumes: Vec<f64>,
+    /// Steps that were trained again, over all resumes: the log has them, the series do not.
+    pub superseded_steps: u64,
+    /// Where tokens and rollouts stood when each step ended: (step, tokens, rollouts).
+    progress: Vec<(u64, f64, u64)>,
+    /// Rollouts of superseded steps: they ended, and count for no x axis.
+    superseded_rollouts: u64,
     /// Last step that ended.
     pub step: u64,
     pub policy_version: u64,
@@ -207,7 +213,7 @@ pub struct RunState {
 impl RunState {
     /// Raised whenever [`RunState::apply`] does something else with some event, or a field is added, removed or moved:
     /// states that an earlier fold left on disk are then made again. A test holds it to the fields.
-    pub(crate) const FOLD_VERSION: u32 = 4;
+    pub(crate) const FOLD_VERSION: u32 = 5;
 
     /// The state after all of `events`.
     pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
@@ -253,6 +259,11 @@ impl RunState {
                 self.ended = None;
                 self.is_paused = false;
             }
+            EventKind::RunResumed {
+                from_step,
+                lost_steps,
+                ..
+            } => self.rewind(*from_step, *lost_steps),
             EventKind::PhaseChanged { phase } => {
                 self.phase = Some(*phase);
                 self.phases.push(PhaseRecord {
@@ -279,6 +290,8 @@ impl RunState {
                 self.step = *step;
                 self.policy_version = *policy_version;
                 self.total_tokens += batch_tokens(values);
+                self.progress
+                    .push((*step, self.total_tokens, self.current_samples()));
                 self.push_values(Source::Steps, values, *step, elapsed_ms);
             }
             EventKind::Span {
@@ -436,12 +449,34 @@ impl RunState {
         self.series.push_row(source, head, values);
     }
 
+    /// Back to the end of `step`: what is known of later ones leaves series, evaluations, step times and checkpoints. Spans,
+    /// syncs, alarms and commands stay, since they happened.
+    fn rewind(&mut self, step: u64, lost_steps: u64) {
+        self.superseded_steps = self.superseded_steps.saturating_add(lost_steps);
+        self.step = step;
+        self.policy_version = step;
+        self.series.rewind(step);
+        self.evals.retain(|evaluation| evaluation.step <= step);
+        self.steps.times.retain(|times| times.step <= step);
+        self.checkpoints
+            .retain(|checkpoint| checkpoint.step <= step);
+        self.progress.retain(|(trained, _, _)| *trained <= step);
+        let (_, tokens, samples) = self.progress.last().copied().unwrap_or_default();
+        self.total_tokens = tokens;
+        self.superseded_rollouts = self.rollouts.ended - samples;
+    }
+
+    /// Rollouts that ended and are not superseded.
+    fn current_samples(&self) -> u64 {
+        self.rollouts.ended - self.superseded_rollouts
+    }
+
     fn row_head(&self, step: u64, elapsed_ms: f64) -> RowHead {
         RowHead {
             step,
             elapsed_ms,
             tokens: self.total_tokens,
-            samples: self.rollouts.ended as f64,
+            samples: self.current_samples() as f64,
         }
     }
 

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 use super::segments::{self, SegmentFile};
+use crate::event::EventKind;
 use crate::run_dir::{self, RunDir};
 use crate::series::SeriesSet;
 use crate::state::RunState;
@@ -29,7 +30,7 @@ use crate::tail::{self, Limits, Tail};
 const SEGMENT_BYTES: u64 = 16 << 20;
 const INDEX: &str = "index.json";
 /// Of the files' shape; raised when they change.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 /// Log bytes before the sealed end that must be unchanged.
 const CHECKED_BYTES: u64 = 4096;
 /// How often a live run is looked at.
@@ -51,6 +52,15 @@ struct Index {
     /// Of the state file.
     state_crc: u32,
     files: Vec<SegmentFile>,
+    /// Where the run went back, in order. Files are never changed: what they have of superseded steps is cut when they are read.
+    cuts: Vec<Cut>,
+}
+
+/// Once `files` files are read, rows of later steps than `step` are superseded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Cut {
+    files: usize,
+    step: u64,
 }
 
 fn version() -> String {
@@ -115,6 +125,8 @@ fn sealed(run_dir: &RunDir) -> Result<Option<Sealed>, StoreError> {
 pub(crate) struct SealedSeries {
     directory: PathBuf,
     files: std::vec::IntoIter<SegmentFile>,
+    cuts: std::iter::Peekable<std::vec::IntoIter<Cut>>,
+    read: usize,
     /// Rows of each source over all files: what is reserved.
     rows: [usize; 4],
 }
@@ -146,6 +158,8 @@ pub(crate) fn open_sealed(run_dir: &RunDir) -> Result<Option<OpenedSealed>, Stor
         series: SealedSeries {
             directory: run_dir.metrics_dir(),
             files: index.files.into_iter(),
+            cuts: index.cuts.into_iter().peekable(),
+            read: 0,
             rows,
         },
         state,
@@ -157,6 +171,9 @@ pub(crate) fn open_sealed(run_dir: &RunDir) -> Result<Option<OpenedSealed>, Stor
 impl SealedSeries {
     /// Adds the next file; false when there is none left.
     pub(crate) fn read_next(&mut self, series: &mut SeriesSet) -> Result<bool, StoreError> {
+        while let Some(cut) = self.cuts.next_if(|cut| cut.files <= self.read) {
+            series.rewind(cut.step);
+        }
         let Some(file) = self.files.next() else {
             return Ok(false);
         };
@@ -164,6 +181,7 @@ impl SealedSeries {
             .source
             .map_or(file.rows, |source| self.rows[source as usize]);
         segments::read(&self.directory, &file, rows, series)?;
+        self.read += 1;
         Ok(true)
     }
 }
@@ -186,6 +204,8 @@ pub struct Sealer {
     tail: Tail,
     /// Bad lines before the place where `tail` began.
     bad_lines_before: u64,
+    /// Of the index, and those since.
+    cuts: Vec<Cut>,
 }
 
 impl Sealer {
@@ -212,12 +232,14 @@ impl Sealer {
                 log_crc: 0,
                 state_crc: 0,
                 files: Vec::new(),
+                cuts: Vec::new(),
             };
             (index, RunState::default())
         };
         Ok(Self {
             tail: Tail::from_offset(run_dir.events_path(), index.events_offset),
             bad_lines_before: index.bad_lines,
+            cuts: index.cuts.clone(),
             directory,
             index,
             state,
@@ -239,9 +261,16 @@ impl Sealer {
                 self.index.events_offset = 0;
                 self.bad_lines_before = 0;
                 self.index.files.clear();
+                self.cuts.clear();
                 self.state = RunState::default();
             }
             for event in &batch.events {
+                if let EventKind::RunResumed { from_step, .. } = event.kind {
+                    self.cuts.push(Cut {
+                        files: self.index.files.len(),
+                        step: from_step,
+                    });
+                }
                 self.state.apply(event);
             }
             let unsealed = self.tail.offset() - self.index.events_offset;
@@ -274,6 +303,7 @@ impl Sealer {
         index.bad_lines = self.bad_lines_before + self.tail.bad_lines();
         index.log_crc = log_crc;
         index.state_crc = crc32c::crc32c(&state);
+        index.cuts.clone_from(&self.cuts);
         index.files.extend(files);
         let text = serde_json::to_vec_pretty(&index).expect("numbers and names are JSON");
         renamed(&self.directory.join(INDEX), &text)?;

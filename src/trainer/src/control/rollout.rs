@@ -30,11 +30,12 @@ struct Inner {
 }
 
 impl RolloutKnobs {
-    pub fn new(draw: Draw, total_steps: u64) -> Self {
+    /// `begun`: batches of an earlier part of this run, 0 for a new one.
+    pub fn new(draw: Draw, begun: u64, total_steps: u64) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 draw,
-                begun: 0,
+                begun,
                 total_steps,
             }),
             changed: Notify::new(),
@@ -106,7 +107,7 @@ mod tests {
             temperature: 1.0,
             staleness,
         };
-        RolloutKnobs::new(draw, 4)
+        RolloutKnobs::new(draw, 0, 4)
     }
 
     #[test]

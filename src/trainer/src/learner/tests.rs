@@ -475,9 +475,11 @@ fn state_of(learner: &Learner, directory: &std::path::Path) -> Vec<Vec<u8>> {
 fn a_restored_learner_goes_on_as_if_it_had_never_left_and_a_broken_checkpoint_changes_nothing() {
     let root = tempfile::tempdir().expect("a temporary directory");
     let mut run_dir =
-        runlog::run_dir::RunDir::create(root.path(), &Default::default()).expect("a run directory");
+        runlog::run_dir::RunDir::create(root.path(), &runlog::run_dir::NewRun::default())
+            .expect("a run directory");
     let recorder =
-        runlog::recorder::Recorder::start(&mut run_dir, Default::default()).expect("a recorder");
+        runlog::recorder::Recorder::start(&mut run_dir, runlog::recorder::Options::default())
+            .expect("a recorder");
     let change = |experiment: &mut Experiment| {
         experiment.actor_rollout_ref.actor.optim.lr = 1e-2;
         experiment.actor_rollout_ref.actor.entropy_coeff = 0.1;

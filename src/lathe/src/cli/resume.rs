@@ -1,0 +1,93 @@
+//! `lathe run --resume RUN`: a run that ended goes on in its own directory, from its newest whole checkpoint.
+
+use std::ffi::OsStr;
+use std::time::SystemTime;
+
+use runlog::exit_code;
+use runlog::run_dir::{RunDir, write_renamed};
+use runlog::state::{Liveness, glance};
+
+use super::arguments::RunArguments;
+use super::{Failure, Output, experiment_file, report, run, runs};
+use crate::headless::{End, Follow};
+use crate::launch::{self, Job};
+use crate::terminal::Terminal;
+
+/// Starts the trainer on the run's directory again and follows it to its end.
+pub fn run(
+    resumed: &OsStr,
+    arguments: &RunArguments,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    let run_dir = runs::find(&arguments.place, resumed)?;
+    refuse_running(&run_dir)?;
+    let overrides: Vec<String> = arguments
+        .experiment
+        .iter()
+        .map(|first| first.to_string_lossy().into_owned())
+        .chain(arguments.overrides.iter().cloned())
+        .collect();
+    if let Some(file) = overrides.iter().find(|text| !is_override(text)) {
+        return Err(Failure::usage(format!(
+            "{file} is no override; --resume goes on with the run's own experiment, {}",
+            run_dir.experiment_path().display()
+        )));
+    }
+    let loaded = experiment_file::load_for_run(&run_dir.experiment_path(), &overrides, terminal)?;
+    let program = launch::find_trainer().map_err(|error| Failure::input(error.to_string()))?;
+    if !overrides.is_empty() {
+        // What the run uses from here on; the trainer reads nothing else.
+        write_renamed(&run_dir.experiment_path(), loaded.resolved.as_bytes())?;
+    }
+    let follow = Follow::after(&run_dir)
+        .map_err(|error| Failure::unexpected(format!("cannot follow the run: {error}")))?;
+    let mut trainer =
+        launch::Trainer::start(&program, Job::Run, run_dir.path(), &run_dir.log_path()).map_err(
+            |error| Failure::unexpected(format!("cannot start {}: {error}", program.display())),
+        )?;
+    let rollouts = Some(experiment_file::rollouts_per_step(&loaded.experiment));
+    let followed = run::watch(&run_dir, arguments.form, rollouts, out, terminal, |view| {
+        follow.trainer(&mut trainer, view)
+    })?;
+    if let End::Died(ending) = &followed.end
+        && ending.code == Some(exit_code::NOTHING_LEFT)
+    {
+        // The run is as it was: its last line says what is trained, and what to give for more.
+        let said = ending
+            .log_lines
+            .last()
+            .map_or("nothing is left to train", |line| {
+                line.trim_start_matches("lathe-trainer: ")
+            });
+        return Err(Failure::told(exit_code::NOTHING_LEFT, said));
+    }
+    report::print(&run_dir, &followed, arguments.form.json, out, terminal)
+}
+
+/// `a.b=v`, `+a.b=v` or `~a.b`.
+fn is_override(text: &str) -> bool {
+    text.contains('=') || text.starts_with('~')
+}
+
+fn refuse_running(run_dir: &RunDir) -> Result<(), Failure> {
+    let glance = glance(run_dir, SystemTime::now()).map_err(|error| {
+        Failure::unexpected(format!(
+            "cannot read {}: {error}",
+            run_dir.events_path().display()
+        ))
+    })?;
+    if glance.liveness == Liveness::Running {
+        return Err(Failure::told(
+            exit_code::BUSY,
+            format!(
+                "{} is running (process {} on {}); watch it: lathe follow {}",
+                run_dir.name(),
+                run_dir.info().pid,
+                run_dir.info().host,
+                run_dir.info().id
+            ),
+        ));
+    }
+    Ok(())
+}
