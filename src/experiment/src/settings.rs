@@ -9,6 +9,7 @@ pub struct Experiment {
     pub actor_rollout_ref: ActorRolloutRef,
     pub critic: Critic,
     pub algorithm: Algorithm,
+    pub async_training: AsyncTraining,
     pub reward: Reward,
     pub trainer: Trainer,
     pub sft: Sft,
@@ -364,6 +365,14 @@ pub enum KlCtrlType {
     Adaptive,
 }
 
+/// Generation beside training (verl's `fully_async_policy`); of effect in mode `async`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AsyncTraining {
+    /// Sessions in flight go on under new weights when they arrive; each token keeps its version and its log-prob.
+    pub partial_rollout: bool,
+}
+
 /// The gap between the weights that drew a token and those before the update (verl's rollout correction).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -404,7 +413,7 @@ pub enum ScorerName {
 #[serde(default, deny_unknown_fields)]
 pub struct Trainer {
     pub mode: Mode,
-    /// Policy versions a batch may lag; 0 is exactly `sync`. None: 1 in `one_step_off`, 0 in `sync`.
+    /// Policy versions a batch may lag; 0 is exactly `sync`. None: 0 in `sync`, else 1.
     pub max_staleness: Option<u32>,
     pub total_epochs: u32,
     /// Wins over epochs.
@@ -435,6 +444,7 @@ pub struct Trainer {
 pub enum Mode {
     Sync,
     OneStepOff,
+    Async,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -677,6 +687,14 @@ impl Default for KlCtrl {
             kl_coef: 0.001,
             horizon: 10000.0,
             target_kl: 0.1,
+        }
+    }
+}
+
+impl Default for AsyncTraining {
+    fn default() -> Self {
+        Self {
+            partial_rollout: true,
         }
     }
 }

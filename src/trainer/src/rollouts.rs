@@ -12,13 +12,14 @@ use dialogue::score::Scorers;
 use dialogue::session::{Batch, Limits, Prompt, Runner, SessionLabel, SessionObserver};
 use dialogue::tool::ToolRegistry;
 use experiment::Experiment;
+use experiment::settings::Mode;
 use runlog::event::{EventKind, Lane};
 use runlog::number::Number;
 use runlog::recorder::Recorder;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::control::{Draw, RolloutKnobs};
+use crate::control::{Begun, Draw, Held, RolloutKnobs};
 use crate::engine::EngineHandle;
 use crate::evaluate;
 use crate::failure::Failure;
@@ -38,6 +39,8 @@ pub struct Sampled {
     pub timing: Timing,
     /// What it was drawn under.
     pub draw: Draw,
+    /// Rewinds of the run before it was begun; void when there was one since.
+    pub rewinds: u64,
     /// Where the data stands once this batch is trained on.
     pub cursor: Cursor,
     /// The sync that brought the weights it was drawn from; None for the starting weights.
@@ -66,20 +69,14 @@ pub struct SamplerParts {
     pub val: Option<DataSet>,
     pub receiver: Receiver,
     pub recorder: Recorder,
+    /// The weights that the engine starts with.
+    pub held: Held,
     /// Temperature and staleness bound, which may change while the run runs.
     pub knobs: Arc<RolloutKnobs>,
-    pub start: Start,
+    /// The evaluation of those weights is in the log already.
+    pub is_evaluated: bool,
     /// 0: evaluate and end.
     pub total_steps: u64,
-}
-
-/// The weights that the engine starts with.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Start {
-    /// Steps trained in them; batches are sampled from the next one on.
-    pub version: u64,
-    /// The run's log has their evaluation.
-    pub is_evaluated: bool,
 }
 
 /// Owns everything that samples.
@@ -88,7 +85,10 @@ pub struct Sampler {
     runner: Runner,
     stop_ids: Vec<u32>,
     parts: SamplerParts,
-    version: u64,
+    /// What the engine generates from.
+    held: Held,
+    /// Where the data began.
+    start: Cursor,
     evaluation: Option<JoinHandle<()>>,
 }
 
@@ -105,7 +105,8 @@ impl Sampler {
                 rollout.agent.default_agent_loop,
             ),
             stop_ids: parts.chat.stop_ids().to_vec(),
-            version: parts.start.version,
+            held: parts.held,
+            start: parts.prompts.cursor().clone(),
             parts,
             evaluation: None,
         }
@@ -117,10 +118,7 @@ impl Sampler {
         batches: mpsc::Sender<Sampled>,
         mut arrivals: mpsc::Receiver<Delivery>,
     ) -> Result<(), Failure> {
-        let Start {
-            version,
-            is_evaluated,
-        } = self.parts.start;
+        let (version, is_evaluated) = (self.held.version, self.parts.is_evaluated);
         let settings = &self.parts.experiment.trainer;
         let is_due = match version {
             0 => settings.val_before_train || self.parts.total_steps == 0,
@@ -137,51 +135,57 @@ impl Sampler {
         if is_due && (is_exact || !is_evaluated) {
             self.start_evaluation(!is_evaluated)?;
         }
-        for step in version + 1..=self.parts.total_steps {
+        loop {
             let waiting = Instant::now();
-            let mut sync = None;
-            let draw = loop {
-                match self.take_in(Need::Batch(step), &mut arrivals).await? {
-                    TakenIn::Arrived(report) => sync = report.or(sync),
-                    TakenIn::LearnerEnded => return self.finish_evaluation().await,
+            let sync = match self.take_in(&mut arrivals).await? {
+                TakenIn::Arrived(report) => report,
+                TakenIn::LearnerEnded => break,
+            };
+            if let Some(cursor) = self.parts.knobs.take_cursor() {
+                let cursor = cursor.unwrap_or_else(|| self.start.clone());
+                self.parts.prompts.rewind(cursor).map_err(Failure::run)?;
+            }
+            let Some(begun) = self.parts.knobs.begin(self.held) else {
+                if self.parts.knobs.next().is_none() && self.parts.knobs.is_held(self.held) {
+                    break;
                 }
-                if let Some(draw) = self.parts.knobs.begin(step, self.version) {
-                    break draw;
-                }
+                continue;
             };
             let wait_learner_s = waiting.elapsed().as_secs_f64();
-            let Some(mut sampled) = self.sample(step, draw).await? else {
-                break;
-            };
-            sampled.timing.wait_learner_s = wait_learner_s;
-            sampled.sync = sync;
-            if batches.send(sampled).await.is_err() {
-                return self.finish_evaluation().await;
+            match self.sample(begun, &mut arrivals).await? {
+                Drawn::Batch(mut sampled) => {
+                    sampled.timing.wait_learner_s = wait_learner_s;
+                    sampled.sync = sync;
+                    if batches.send(*sampled).await.is_err() {
+                        break;
+                    }
+                }
+                Drawn::Void => {}
+                Drawn::NoMoreData => {
+                    // The learner trains what is queued, ends, and drops its end.
+                    drop(batches);
+                    while let Some(delivery) = arrivals.recv().await {
+                        self.accept(delivery).await?;
+                    }
+                    break;
+                }
             }
         }
-        drop(batches);
-        self.take_in(Need::Version(self.parts.total_steps), &mut arrivals)
-            .await?;
         self.finish_evaluation().await
     }
 
-    /// Takes deliveries in, one by one, until the engine generates from the version that is needed. Evaluates versions that are
-    /// due.
+    /// Takes deliveries in, one by one, until the engine generates from weights that the next batch may begin from.
     async fn take_in(
         &mut self,
-        need: Need,
         arrivals: &mut mpsc::Receiver<Delivery>,
     ) -> Result<TakenIn, Failure> {
         let mut last = None;
-        while self.version < self.wanted(need) {
-            let step = match need {
-                Need::Batch(step) => Some(step),
-                Need::Version(_) => None,
-            };
-            let waiting = self
-                .parts
-                .recorder
-                .span(Lane::WaitLearner, "waiting for weights", step);
+        while !self.parts.knobs.is_held(self.held) {
+            let waiting = self.parts.recorder.span(
+                Lane::WaitLearner,
+                "waiting for weights",
+                self.parts.knobs.next(),
+            );
             let delivery = tokio::select! {
                 delivery = arrivals.recv() => delivery,
                 // The bound may have been raised: then there is nothing to wait for.
@@ -191,54 +195,72 @@ impl Sampler {
             let Some(delivery) = delivery else {
                 return Ok(TakenIn::LearnerEnded);
             };
-            // The engine's weights may not change under an evaluation.
-            self.finish_evaluation().await?;
-            let span = self.parts.recorder.span(
-                Lane::WeightSync,
-                "prove and swap",
-                Some(delivery.version),
-            );
-            let report = self
-                .parts
-                .receiver
-                .accept(&self.parts.engine, delivery)
-                .await
-                .map_err(Failure::run)?;
-            span.end();
-            self.parts.recorder.record(report.event());
-            self.version = report.version;
-            let frequency = self.parts.experiment.trainer.test_freq;
-            let is_due = frequency > 0 && self.version.is_multiple_of(frequency as u64);
-            let is_last = frequency > 0 && self.version == self.parts.total_steps;
-            last = Some(report);
-            if is_due || is_last {
-                self.start_evaluation(true)?;
-            }
+            last = Some(self.accept(delivery).await?);
+        }
+        // Elsewhere a batch begins from the version that the bound names, so that a run repeats itself.
+        while self.is_async()
+            && let Ok(delivery) = arrivals.try_recv()
+        {
+            last = Some(self.accept(delivery).await?);
         }
         Ok(TakenIn::Arrived(last))
     }
 
-    fn wanted(&self, need: Need) -> u64 {
-        match need {
-            Need::Batch(step) => self.parts.knobs.wanted_version(step),
-            Need::Version(version) => version,
-        }
+    fn is_async(&self) -> bool {
+        self.parts.experiment.trainer.mode == Mode::Async
     }
 
-    /// One training batch; None after the last epoch.
-    async fn sample(&mut self, step: u64, draw: Draw) -> Result<Option<Sampled>, Failure> {
+    /// Proves a delivery, swaps it in, and evaluates it if it is due.
+    async fn accept(&mut self, delivery: Delivery) -> Result<SyncReport, Failure> {
+        // The engine's weights may not change under an evaluation.
+        self.finish_evaluation().await?;
+        let rewinds = delivery.rewinds;
+        let span =
+            self.parts
+                .recorder
+                .span(Lane::WeightSync, "prove and swap", Some(delivery.version));
+        let report = self
+            .parts
+            .receiver
+            .accept(&self.parts.engine, delivery)
+            .await
+            .map_err(Failure::run)?;
+        span.end();
+        self.parts.recorder.record(report.event());
+        self.held = Held {
+            version: report.version,
+            rewinds,
+        };
+        let frequency = self.parts.experiment.trainer.test_freq;
+        let is_due = frequency > 0 && report.version.is_multiple_of(frequency as u64);
+        let is_last = frequency > 0 && report.version == self.parts.total_steps;
+        if is_due || is_last {
+            self.start_evaluation(true)?;
+        }
+        Ok(report)
+    }
+
+    /// One training batch. With partial rollouts, weights that arrive meanwhile are swapped in and its sessions go on under them.
+    async fn sample(
+        &mut self,
+        begun: Begun,
+        arrivals: &mut mpsc::Receiver<Delivery>,
+    ) -> Result<Drawn, Failure> {
         let Some(batch) = self.parts.prompts.next_batch().map_err(Failure::run)? else {
-            return Ok(None);
+            return Ok(Drawn::NoMoreData);
         };
         self.parts.prompts.consumed(&batch.ticket);
-        let rollout = &self.parts.experiment.actor_rollout_ref.rollout;
+        let step = begun.batch;
+        let (experiment, runner) = (Arc::clone(&self.parts.experiment), self.runner.clone());
+        let rollout = &experiment.actor_rollout_ref.rollout;
+        let is_partial = self.is_async() && experiment.async_training.partial_rollout;
         let span = self
             .parts
             .recorder
             .span(Lane::Generate, format!("batch {step}"), Some(step));
-        let rollouts = groups::sample(
-            &self.runner,
-            &self.parts.experiment.algorithm,
+        let generation = groups::sample(
+            &runner,
+            &experiment.algorithm,
             Batch {
                 label: format!("train-{step}"),
                 prompts: batch
@@ -248,7 +270,7 @@ impl Sampler {
                     .collect(),
                 samples: rollout.n,
                 sampling: Sampling {
-                    temperature: draw.temperature,
+                    temperature: begun.draw.temperature,
                     ..Sampling::for_training(rollout, &self.stop_ids)
                 },
                 seed: rollout.seed,
@@ -258,10 +280,27 @@ impl Sampler {
                     step,
                 }),
             },
-        )
-        .await;
+        );
+        tokio::pin!(generation);
+        let knobs = Arc::clone(&self.parts.knobs);
+        let mut is_open = true;
+        let rollouts = loop {
+            if !knobs.is_valid(begun.rewinds) {
+                // Dropped with their sessions, the tools are released.
+                return Ok(Drawn::Void);
+            }
+            tokio::select! {
+                biased;
+                rollouts = &mut generation => break rollouts,
+                () = knobs.changed() => {}
+                delivery = arrivals.recv(), if is_partial && is_open => match delivery {
+                    Some(delivery) => drop(self.accept(delivery).await?),
+                    None => is_open = false,
+                },
+            }
+        };
         let generate_ms = span.end();
-        Ok(Some(Sampled {
+        Ok(Drawn::Batch(Box::new(Sampled {
             step,
             timing: Timing {
                 epoch: batch.ticket.epoch,
@@ -274,10 +313,11 @@ impl Sampler {
                 wait_learner_s: 0.0,
             },
             rollouts,
-            draw,
+            draw: begun.draw,
+            rewinds: begun.rewinds,
             cursor: self.parts.prompts.cursor().clone(),
             sync: None,
-        }))
+        })))
     }
 
     /// Starts evaluating the engine's version beside whatever else it generates.
@@ -291,7 +331,7 @@ impl Sampler {
             .collect::<Result<Vec<_>, _>>()
             .map_err(Failure::run)?;
         let rollout = &self.parts.experiment.actor_rollout_ref.rollout;
-        let version = self.version;
+        let version = self.held.version;
         let batch = Batch {
             label: format!("val-{version}"),
             prompts: rows.into_iter().map(|row| Arc::new(prompt(row))).collect(),
@@ -355,12 +395,12 @@ impl Drop for Sampler {
     }
 }
 
-/// Which weights the engine must have.
-#[derive(Debug, Clone, Copy)]
-enum Need {
-    /// Those that the staleness bound asks for this batch.
-    Batch(u64),
-    Version(u64),
+/// What came of a batch that was begun.
+enum Drawn {
+    Batch(Box<Sampled>),
+    /// The learner went back meanwhile.
+    Void,
+    NoMoreData,
 }
 
 enum TakenIn {

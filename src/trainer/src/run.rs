@@ -6,7 +6,8 @@
 //!        └────────────────────────────── Delivery ◄────────────────────────────────────────┘
 //! ```
 //! Batch k is generated from version max(0, k−1−`max_staleness`), neither older nor newer: with 0 the run is synchronous, with 1
-//! batch k+1 is generated while batch k is trained. Evaluation of a version runs beside the training batch of the same version,
+//! batch k+1 is generated while batch k is trained. In mode `async` it is generated from the newest weights there are, and with
+//! partial rollouts its sessions go on under each version that arrives; that of the oldest token is bounded all the same. Evaluation of a version runs beside the training batch of the same version,
 //! on its own lane. While the learner waits, and only then, it follows the commands of `control`.
 
 use std::sync::Arc;
@@ -14,18 +15,19 @@ use std::sync::mpsc as std_mpsc;
 use std::time::Instant;
 
 use experiment::Experiment;
+use experiment::settings::Mode;
 use runlog::control::Job;
 use runlog::event::{EventKind, Lane, Phase};
 use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 use tokio::sync::mpsc;
 
-use crate::control::{Control, Draw, RolloutKnobs};
+use crate::control::{Control, Draw, Held, MAX_STALENESS, RolloutKnobs};
 use crate::engine::{Engine, EngineOptions, TokenDecoder, WeightBuffer};
 use crate::failure::Failure;
 use crate::learner::{Learner, kind_of};
 use crate::resume::Resume;
-use crate::rollouts::{Sampled, Sampler, SamplerParts, Start};
+use crate::rollouts::{Sampled, Sampler, SamplerParts};
 use crate::setup;
 use crate::stop::Stop;
 use crate::sync::{Publisher, Receiver};
@@ -97,8 +99,9 @@ pub fn run(
     recorder.record(EventKind::RunStarted {
         experiment_name: experiment.trainer.experiment_name.clone(),
         mode: match experiment.trainer.mode {
-            experiment::settings::Mode::Sync => "sync".to_owned(),
-            experiment::settings::Mode::OneStepOff => "one_step_off".to_owned(),
+            Mode::Sync => "sync".to_owned(),
+            Mode::OneStepOff => "one_step_off".to_owned(),
+            Mode::Async => "async".to_owned(),
         },
         total_steps: if experiment.trainer.val_only {
             0
@@ -162,10 +165,9 @@ pub fn run(
             .get(STALENESS)
             .map_or(u64::from(staleness(experiment)), |value| *value as u64),
     };
-    let knobs = Arc::new(RolloutKnobs::new(draw, start, sampled_steps));
-    // Batches that wait for the learner: one, since no batch lags more than one version (the bound at work is `RolloutKnobs`').
-    // Full: the rollout side waits.
-    let (batches, mut ready) = mpsc::channel::<Sampled>(1);
+    let knobs = Arc::new(RolloutKnobs::resumed(draw, start, sampled_steps));
+    // Batches that wait for the learner. Never full: `Admission` begins no more than this, whatever the bound is set to.
+    let (batches, mut ready) = mpsc::channel::<Sampled>(MAX_STALENESS as usize + 1);
     // One spare buffer, so at most one delivery is under way; the second place keeps the learner from waiting to hand it over.
     let (deliveries, arrivals) = mpsc::channel(2);
     let mut publisher = Publisher::new(spare_receive, canary_ids.clone());
@@ -179,11 +181,12 @@ pub fn run(
         val,
         receiver: Receiver::new(spare_send, canary_ids, threads),
         recorder: recorder.clone(),
-        knobs: Arc::clone(&knobs),
-        start: Start {
+        held: Held {
             version: start,
-            is_evaluated: resume.is_some_and(|resume| resume.is_evaluated),
+            rewinds: 0,
         },
+        knobs: Arc::clone(&knobs),
+        is_evaluated: resume.is_some_and(|resume| resume.is_evaluated),
         total_steps: sampled_steps,
     });
     let mut training = Training {
@@ -206,32 +209,40 @@ pub fn run(
     let mut rollout_side = runtime.spawn(sampler.run(batches, arrivals));
 
     let mut learner_result = Ok(());
+    // Rewinds of the weights that the rollout side was given last.
+    let mut published_rewinds = 0;
     while training.trained < sampled_steps {
-        let batch = runtime.block_on(next_batch(control, &mut training, &mut ready, stop));
-        // None: asked to stop, or the rollout side ended; its own result says why.
-        let Some((sampled, waited_ms)) = batch else {
-            break;
-        };
-        control.trains(sampled.step);
-        learner_result = training.train(sampled, waited_ms);
-        if learner_result.is_err() {
-            break;
+        let waited = next_batch(control, &mut training, &mut ready, stop, published_rewinds);
+        match runtime.block_on(waited) {
+            Waited::Batch(sampled, waited_ms) => {
+                control.trains(sampled.step);
+                learner_result = training.train(*sampled, waited_ms);
+                if learner_result.is_err() {
+                    break;
+                }
+                let trained = training.trained;
+                control.trained(trained);
+                stop.trained(trained);
+                let due = experiment.trainer.save_freq > 0
+                    && trained.is_multiple_of(experiment.trainer.save_freq as u64);
+                if due && trained < total_steps {
+                    // A failure is an alarm already, and the run goes on.
+                    drop(training.checkpoint());
+                }
+            }
+            Waited::Rewound => {}
+            Waited::Over => break,
         }
         let trained = training.trained;
-        control.trained(trained);
-        stop.trained(trained);
-        let due = experiment.trainer.save_freq > 0
-            && trained.is_multiple_of(experiment.trainer.save_freq as u64);
-        if due && trained < total_steps {
-            // A failure is an alarm already, and the run goes on.
-            drop(training.checkpoint());
-        }
+        let rewinds = training.rollouts.rewinds();
         let step_ended = Instant::now();
         let span = recorder.span(Lane::WeightSync, "publish", Some(trained));
         let published = publisher.publish(&training.learner.actor().model, trained, step_ended);
         span.end();
         match published {
-            Ok(delivery) => {
+            Ok(mut delivery) => {
+                delivery.rewinds = rewinds;
+                published_rewinds = rewinds;
                 if deliveries.blocking_send(delivery).is_err() {
                     break;
                 }
@@ -313,24 +324,37 @@ fn no_more_steps(stop: &Stop, val_only: bool, result: &Result<(), Failure>) -> &
 /// Policy versions that a batch may lag, as the experiment says.
 pub fn staleness(experiment: &Experiment) -> u32 {
     match experiment.trainer.mode {
-        experiment::settings::Mode::Sync => 0,
-        experiment::settings::Mode::OneStepOff => experiment.trainer.max_staleness.unwrap_or(1),
+        Mode::Sync => 0,
+        Mode::OneStepOff | Mode::Async => experiment.trainer.max_staleness.unwrap_or(1),
     }
 }
 
-/// Waits for the next batch, and follows commands meanwhile. Gives the batch with the time it was waited for; None: the run was
-/// asked to stop, or the rollout side ended.
+/// What the learner waited for.
+enum Waited {
+    /// With the time it was waited for, ms.
+    Batch(Box<Sampled>, f64),
+    /// It went back to older weights, which the rollout side has not been given.
+    Rewound,
+    /// Asked to stop, or the rollout side ended; its own result says why.
+    Over,
+}
+
+/// Waits for the next batch, and follows commands meanwhile. Batches from before a rewind are dropped.
 async fn next_batch(
     control: &mut Control,
     training: &mut Training<'_>,
     ready: &mut mpsc::Receiver<Sampled>,
     stop: &Stop,
-) -> Option<(Sampled, f64)> {
+    published_rewinds: u64,
+) -> Waited {
     let mut waited_ms = 0.0;
     loop {
         control.boundary(training).await;
         if stop.is_asked() {
-            return None;
+            return Waited::Over;
+        }
+        if training.rollouts.rewinds() != published_rewinds {
+            return Waited::Rewound;
         }
         let step = training.trained + 1;
         control.waits_for(step);
@@ -344,8 +368,12 @@ async fn next_batch(
         };
         waited_ms += wait.end();
         match next {
-            Next::Command(job) => control.apply(job?, training),
-            Next::Batch(sampled) => return Some((sampled?, waited_ms)),
+            Next::Command(Some(job)) => control.apply(job, training),
+            Next::Batch(Some(sampled)) if training.rollouts.is_valid(sampled.rewinds) => {
+                return Waited::Batch(Box::new(sampled), waited_ms);
+            }
+            Next::Batch(Some(_void)) => {}
+            Next::Command(None) | Next::Batch(None) => return Waited::Over,
         }
     }
 }

@@ -137,6 +137,46 @@ fn one_step_off_generates_each_batch_from_the_weights_before_the_step_in_progres
 }
 
 #[test]
+fn async_runs_train_every_batch_in_order_within_their_bound_and_keep_each_tokens_version() {
+    for partial in [true, false] {
+        let (root, data) = fixture();
+        let mode = format!(
+            "  mode: async\n  max_staleness: 2\nasync_training:\n  partial_rollout: {partial}\n"
+        );
+        let yaml = experiment(&data, &mode)
+            .replace("full_determinism: true", "full_determinism: false")
+            .replace("total_training_steps: 3", "total_training_steps: 8")
+            .replace("test_freq: 2", "test_freq: 8");
+        let run = run(root.path(), yaml);
+        assert!(
+            run.output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&run.output.stderr)
+        );
+        let mut steps = Vec::new();
+        for event in &run.events {
+            match &event.kind {
+                EventKind::RolloutEnded {
+                    step,
+                    policy_version_min,
+                    policy_version_max,
+                    ..
+                } => {
+                    assert!(step - 1 - policy_version_min <= 2, "{event:?}");
+                    assert!(partial || policy_version_min == policy_version_max);
+                }
+                EventKind::StepEnded { step, values, .. } => {
+                    steps.push(*step);
+                    assert!(values["staleness/max"].0 <= 2.0, "{values:?}");
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(steps, (1..=8).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn remax_draws_one_greedy_answer_a_prompt_and_trains_on_the_samples_only() {
     let (root, data) = fixture();
     let yaml = experiment(&data, "  mode: sync\n")

@@ -155,25 +155,35 @@ impl PromptSource {
         if rows < batch {
             return Err(DataError::FewerThanABatch { rows, batch });
         }
-        if cursor.rows != rows || cursor.seed != options.seed {
-            return Err(DataError::OtherCursor {
-                saved: cursor.rows,
-                saved_seed: cursor.seed,
-                rows,
-                seed: options.seed,
-            });
-        }
         let mut source = Self {
             epoch: cursor.epoch,
             left: Vec::new(),
             out: BTreeMap::new(),
             data,
             options,
-            cursor,
+            cursor: cursor.clone(),
         };
-        source.begin_epoch();
-        source.close_epochs();
+        source.rewind(cursor)?;
         Ok(source)
+    }
+
+    /// Goes (back) to a cursor: what was handed out since is handed out again. A cursor of other data changes nothing.
+    pub fn rewind(&mut self, cursor: Cursor) -> Result<(), DataError> {
+        let rows = self.data.rows();
+        if cursor.rows != rows || cursor.seed != self.options.seed {
+            return Err(DataError::OtherCursor {
+                saved: cursor.rows,
+                saved_seed: cursor.seed,
+                rows,
+                seed: self.options.seed,
+            });
+        }
+        self.epoch = cursor.epoch;
+        self.out.clear();
+        self.cursor = cursor;
+        self.begin_epoch();
+        self.close_epochs();
+        Ok(())
     }
 
     /// The same source where a saved cursor stands.

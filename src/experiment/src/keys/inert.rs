@@ -173,7 +173,7 @@ const INERT: &[(&str, &str)] = &[
     ("algorithm.pf_ppo.*", PF_PPO),
     (
         "trainer.v1.trainer_mode",
-        "trainer.mode decides here: sync or one_step_off",
+        "trainer.mode decides here: sync, one_step_off or async",
     ),
     (
         "trainer.v1.sampler.max_off_policy*",

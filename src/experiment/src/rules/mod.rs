@@ -7,6 +7,9 @@ use crate::complaint::Severity;
 use crate::given::Givens;
 use crate::settings::{EngineName, Experiment, LoggerName, Mode};
 
+/// Most policy versions that a batch may lag: each is a batch of rollouts in memory.
+const MAX_STALENESS: u32 = 8;
+
 /// verl's dead key that we give a meaning: both sides of the clip.
 pub const CLIP_RATIO: &str = "actor_rollout_ref.actor.clip_ratio";
 
@@ -108,15 +111,31 @@ impl Rules<'_> {
         let (name, most) = match mode {
             Mode::Sync => ("sync", 0),
             Mode::OneStepOff => ("one_step_off", 1),
+            Mode::Async => ("async", MAX_STALENESS),
         };
+        let partial = "async_training.partial_rollout";
+        if mode != Mode::Async && self.has(partial) {
+            let written = self.name(partial);
+            self.warn(
+                &[partial],
+                format!("{written} has no effect: trainer.mode is {name}"),
+            );
+        }
+        let rollout = &self.experiment.actor_rollout_ref.rollout;
+        if mode == Mode::Async && rollout.full_determinism {
+            self.error(
+                &["actor_rollout_ref.rollout.full_determinism", "trainer.mode"],
+                "actor_rollout_ref.rollout.full_determinism is true, but in trainer.mode async the weights of a batch depend on timing; use one_step_off or sync".to_owned(),
+            );
+        }
         match self.experiment.trainer.max_staleness {
-            None => self.experiment.trainer.max_staleness = Some(most),
+            None => self.experiment.trainer.max_staleness = Some(most.min(1)),
             Some(staleness) if staleness > most => {
                 let written = self.name(key);
-                let expected = if most == 0 {
-                    "0".to_owned()
-                } else {
-                    "0 or 1".to_owned()
+                let expected = match most {
+                    0 => "0".to_owned(),
+                    1 => "0 or 1".to_owned(),
+                    most => format!("0 to {most}"),
                 };
                 self.error(
                     &[key, "trainer.mode"],

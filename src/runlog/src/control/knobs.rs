@@ -140,7 +140,7 @@ pub static TABLE: &[Knob] = &[
             "trainer.max_staleness",
             "trainer.max_staleness",
             "policy versions",
-            (0.0, 1.0),
+            (0.0, 8.0),
             "async/max_staleness",
             "How far a batch may lag, from the next batch that is begun: 0 is sync, 1 is one_step_off, whatever trainer.mode says.",
         )

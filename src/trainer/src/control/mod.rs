@@ -6,6 +6,7 @@
 //! A boundary is any moment in which the learner computes nothing: also while it waits for rollouts, and while it is paused.
 //! Between boundaries commands wait; `status` is told at once from the board. Knows nothing of learners and samplers.
 
+mod admission;
 mod rollout;
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,8 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use crate::stop::Stop;
 
-pub use rollout::{Draw, RolloutKnobs};
+pub use admission::{Held, MAX_STALENESS};
+pub use rollout::{Begun, Draw, RolloutKnobs};
 
 /// Commands that may wait for a boundary. Full: the next one is refused, and is told so.
 const MAX_WAITING: usize = 64;

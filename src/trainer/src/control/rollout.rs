@@ -2,9 +2,11 @@
 
 use std::sync::Mutex;
 
+use dialogue::data::Cursor;
 use tokio::sync::Notify;
 
 use super::Change;
+use super::admission::{Admission, Held, MAX_STALENESS};
 
 /// What one batch is drawn under, from its first token to its last.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,6 +14,16 @@ pub struct Draw {
     pub temperature: f64,
     /// Policy versions the batch may lag.
     pub staleness: u64,
+}
+
+/// A batch that was begun.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Begun {
+    /// The step that trains on it.
+    pub batch: u64,
+    pub draw: Draw,
+    /// Rewinds before it was begun.
+    pub rewinds: u64,
 }
 
 /// Written by the run at step boundaries, read by the sampler when it begins a batch.
@@ -23,20 +35,24 @@ pub struct RolloutKnobs {
 
 #[derive(Debug)]
 struct Inner {
-    draw: Draw,
-    /// The last batch that was begun.
-    begun: u64,
-    total_steps: u64,
+    temperature: f64,
+    admission: Admission,
+    /// Where the data goes on after a rewind, until the sampler takes it; the inner None is its beginning.
+    cursor: Option<Option<Cursor>>,
 }
 
 impl RolloutKnobs {
-    /// `begun`: batches of an earlier part of this run, 0 for a new one.
-    pub fn new(draw: Draw, begun: u64, total_steps: u64) -> Self {
+    pub fn new(draw: Draw, total_steps: u64) -> Self {
+        Self::resumed(draw, 0, total_steps)
+    }
+
+    /// For a run that has trained `trained` steps before.
+    pub fn resumed(draw: Draw, trained: u64, total_steps: u64) -> Self {
         Self {
             inner: Mutex::new(Inner {
-                draw,
-                begun,
-                total_steps,
+                temperature: draw.temperature,
+                admission: Admission::new(draw.staleness, trained, total_steps),
+                cursor: None,
             }),
             changed: Notify::new(),
         }
@@ -48,22 +64,30 @@ impl RolloutKnobs {
 
     /// What a batch begun now would be drawn under.
     pub fn draw(&self) -> Draw {
-        self.inner().draw
+        self.inner().draw()
     }
 
-    /// The version of the weights that batch `batch` (from 1) needs now: max(0, batch − 1 − staleness).
-    pub fn wanted_version(&self, batch: u64) -> u64 {
-        self.inner().wanted_version(batch)
+    /// Whether `held` are the weights that are waited for: new enough for the next batch, or the last when all are begun.
+    pub fn is_held(&self, held: Held) -> bool {
+        self.inner().admission.is_held(held)
     }
 
-    /// Begins `batch` with the weights of `version`. None: the bound was lowered meanwhile, and newer weights are needed.
-    pub fn begin(&self, batch: u64, version: u64) -> Option<Draw> {
+    /// The batch to begin next; None: all are begun.
+    pub fn next(&self) -> Option<u64> {
+        self.inner().admission.next()
+    }
+
+    /// Begins the next batch from `held`. None: newer weights are needed (the bound was lowered meanwhile, or the learner went
+    /// back), or all batches are begun.
+    pub fn begin(&self, held: Held) -> Option<Begun> {
         let mut inner = self.inner();
-        if version < inner.wanted_version(batch) {
-            return None;
-        }
-        inner.begun = batch;
-        Some(inner.draw)
+        let draw = inner.draw();
+        let ticket = inner.admission.begin(held)?;
+        Some(Begun {
+            batch: ticket.batch,
+            draw,
+            rewinds: ticket.rewinds,
+        })
     }
 
     /// Waits for the next change, or comes back at once when there was one since the last call.
@@ -72,29 +96,63 @@ impl RolloutKnobs {
     }
 
     pub fn set_temperature(&self, value: f64) -> Result<Change, String> {
-        self.set(|draw| std::mem::replace(&mut draw.temperature, value))
+        self.set(|inner| std::mem::replace(&mut inner.temperature, value))
     }
 
     pub fn set_staleness(&self, value: u64) -> Result<Change, String> {
-        self.set(|draw| std::mem::replace(&mut draw.staleness, value) as f64)
+        if value > MAX_STALENESS {
+            return Err(format!("{value} is above {MAX_STALENESS} policy versions"));
+        }
+        self.set(|inner| {
+            let from = inner.admission.bound();
+            inner.admission.set_bound(value);
+            from as f64
+        })
     }
 
-    fn set(&self, change: impl FnOnce(&mut Draw) -> f64) -> Result<Change, String> {
+    fn set(&self, change: impl FnOnce(&mut Inner) -> f64) -> Result<Change, String> {
         let mut inner = self.inner();
-        let from_step = inner.begun + 1;
-        if from_step > inner.total_steps {
+        let Some(from_step) = inner.admission.next() else {
             return Err("every batch of this run is begun; it would change none".to_owned());
-        }
-        let from = change(&mut inner.draw);
+        };
+        let from = change(&mut inner);
         // One waiter, and a permit for it if it does not wait yet: no change is missed.
         self.changed.notify_one();
         Ok(Change { from, from_step })
     }
+
+    /// The learner went back to older weights after `trained` steps; steps and versions go on counting. What is in flight or
+    /// queued is dropped, and the data goes on at `cursor` (None: at its beginning). Batch `trained` + 1 begins once the learner
+    /// has published the restored weights, which the run's loop does at the next boundary.
+    pub fn rewind(&self, trained: u64, cursor: Option<Cursor>) {
+        let mut inner = self.inner();
+        inner.admission.rewind(trained);
+        inner.cursor = Some(cursor);
+        self.changed.notify_one();
+    }
+
+    /// Rewinds so far. A batch that was begun after another number of them is void.
+    pub fn rewinds(&self) -> u64 {
+        self.inner().admission.rewinds()
+    }
+
+    /// Whether a batch that was begun after so many rewinds still counts.
+    pub fn is_valid(&self, rewinds: u64) -> bool {
+        self.inner().admission.is_valid(rewinds)
+    }
+
+    /// Where the data goes on since the last rewind; given once.
+    pub fn take_cursor(&self) -> Option<Option<Cursor>> {
+        self.inner().cursor.take()
+    }
 }
 
 impl Inner {
-    fn wanted_version(&self, batch: u64) -> u64 {
-        (batch - 1).saturating_sub(self.draw.staleness)
+    fn draw(&self) -> Draw {
+        Draw {
+            temperature: self.temperature,
+            staleness: self.admission.bound(),
+        }
     }
 }
 
@@ -102,18 +160,30 @@ impl Inner {
 mod tests {
     use super::*;
 
-    fn knobs(staleness: u64) -> RolloutKnobs {
+    fn knobs(staleness: u64, trained: u64) -> RolloutKnobs {
         let draw = Draw {
             temperature: 1.0,
             staleness,
         };
-        RolloutKnobs::new(draw, 0, 4)
+        RolloutKnobs::resumed(draw, trained, 4)
+    }
+
+    fn held(version: u64) -> Held {
+        Held {
+            version,
+            rewinds: 0,
+        }
     }
 
     #[test]
     fn a_change_counts_from_the_next_batch_that_is_begun() {
-        let knobs = knobs(1);
-        assert_eq!(knobs.begin(1, 0).map(|draw| draw.temperature), Some(1.0));
+        let knobs = knobs(1, 0);
+        let temperature = |version| {
+            knobs
+                .begin(held(version))
+                .map(|begun| begun.draw.temperature)
+        };
+        assert_eq!(temperature(0), Some(1.0));
         let change = knobs.set_temperature(0.5).unwrap();
         assert_eq!(
             change,
@@ -122,23 +192,44 @@ mod tests {
                 from_step: 2
             }
         );
-        assert_eq!(knobs.begin(2, 0).map(|draw| draw.temperature), Some(0.5));
+        assert_eq!(temperature(0), Some(0.5));
     }
 
     #[test]
     fn a_lowered_bound_holds_for_the_batch_that_is_begun_next() {
-        let knobs = knobs(1);
-        assert!(knobs.begin(3, 1).is_some());
+        let knobs = knobs(1, 2);
+        assert_eq!(knobs.begin(held(1)).map(|begun| begun.batch), Some(3));
         knobs.set_staleness(0).unwrap();
-        assert_eq!(knobs.begin(4, 2), None, "version 2 lags batch 4 by one");
-        assert_eq!(knobs.begin(4, 3).map(|draw| draw.staleness), Some(0));
+        assert_eq!(knobs.begin(held(2)), None, "version 2 lags batch 4 by one");
+        assert_eq!(
+            knobs.begin(held(3)).map(|begun| begun.draw.staleness),
+            Some(0)
+        );
     }
 
     #[test]
     fn when_every_batch_is_begun_a_change_is_refused() {
-        let knobs = knobs(1);
-        assert!(knobs.begin(4, 3).is_some());
+        let knobs = knobs(1, 3);
+        assert!(knobs.begin(held(3)).is_some());
         assert!(knobs.set_temperature(0.5).is_err());
         assert_eq!(knobs.draw().temperature, 1.0);
+    }
+
+    #[test]
+    fn a_rewind_hands_the_cursor_over_once_and_voids_what_was_begun() {
+        let knobs = knobs(1, 3);
+        let begun = knobs.begin(held(3)).unwrap();
+        knobs.rewind(3, None);
+        assert_ne!(begun.rewinds, knobs.rewinds());
+        assert_eq!(
+            (knobs.take_cursor(), knobs.take_cursor()),
+            (Some(None), None)
+        );
+        assert_eq!(knobs.next(), Some(4), "it is drawn again");
+        assert_eq!(
+            knobs.begin(held(3)),
+            None,
+            "from weights that were left behind"
+        );
     }
 }

@@ -15,6 +15,8 @@ use crate::torch_ext;
 #[derive(Debug)]
 pub struct Delivery {
     pub version: u64,
+    /// Times the learner went back to older weights before it published these.
+    pub rewinds: u64,
     pub buffer: WeightBuffer,
     pub sent: Fingerprint,
     /// ln p of each canary token but the first, as the learner's own forward pass says it.
@@ -56,6 +58,7 @@ impl Publisher {
         let sent = fingerprint(model.parameters().iter(), buffer.kind());
         Ok(Delivery {
             version,
+            rewinds: 0,
             sent,
             canary_logprobs: canary_logprobs(model, &self.canary_ids)?,
             bytes,
