@@ -82,6 +82,7 @@ pub struct Actor {
     pub use_kl_loss: bool,
     pub kl_loss_coef: f64,
     pub kl_loss_type: KlEstimator,
+    pub kl_loss_ctrl: KlLossCtrl,
     pub optim: Optim,
     pub fsdp_config: Precision,
 }
@@ -326,6 +327,7 @@ pub struct Algorithm {
     pub use_kl_in_reward: bool,
     pub kl_penalty: KlEstimator,
     pub kl_ctrl: KlCtrl,
+    pub filter_groups: FilterGroups,
     pub rollout_correction: RolloutCorrection,
 }
 
@@ -356,6 +358,29 @@ pub struct KlCtrl {
     pub kl_coef: f64,
     pub horizon: f64,
     pub target_kl: f64,
+    pub target_kl_per: KlTargetPer,
+}
+
+/// How the coefficient of the KL in the loss goes on from `kl_loss_coef`; not in verl, where it never adapts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KlLossCtrl {
+    #[serde(rename = "type")]
+    pub kind: KlCtrlType,
+    pub horizon: f64,
+    pub target_kl: f64,
+    pub target_kl_per: KlTargetPer,
+}
+
+/// What a target KL is a mean of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KlTargetPer {
+    /// The KL of a token, as in verl: mostly 1e-4 to 1e-2 nats.
+    #[default]
+    Token,
+    /// The sum over a response, as in Ziegler et al. 2019.
+    Sequence,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -398,6 +423,37 @@ pub enum ImportanceLevel {
 pub struct Reward {
     /// `auto`: by the row's `data_source`.
     pub scorer: ScorerName,
+    pub reward_kwargs: RewardKwargs,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RewardKwargs {
+    pub overlong_buffer_cfg: OverlongBuffer,
+    /// None: `data.max_response_length`.
+    pub max_resp_len: Option<u32>,
+}
+
+/// DAPO's soft punishment of long responses.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OverlongBuffer {
+    pub enable: bool,
+    /// Tokens before the limit over which it grows.
+    pub len: u32,
+    /// What is lost at the limit.
+    pub penalty_factor: f64,
+}
+
+/// DAPO's dynamic sampling.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FilterGroups {
+    pub enable: bool,
+    /// `reward`, or the name of one of the scorer's numbers.
+    pub metric: String,
+    /// 0: 10.
+    pub max_num_gen_batches: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -535,6 +591,7 @@ impl Default for Actor {
             use_kl_loss: false,
             kl_loss_coef: 0.001,
             kl_loss_type: KlEstimator::K3,
+            kl_loss_ctrl: KlLossCtrl::default(),
             optim: Optim::default(),
             fsdp_config: Precision::default(),
         }
@@ -675,6 +732,7 @@ impl Default for Algorithm {
             use_kl_in_reward: false,
             kl_penalty: KlEstimator::K1,
             kl_ctrl: KlCtrl::default(),
+            filter_groups: FilterGroups::default(),
             rollout_correction: RolloutCorrection::default(),
         }
     }
@@ -687,6 +745,38 @@ impl Default for KlCtrl {
             kl_coef: 0.001,
             horizon: 10000.0,
             target_kl: 0.1,
+            target_kl_per: KlTargetPer::Token,
+        }
+    }
+}
+
+impl Default for KlLossCtrl {
+    fn default() -> Self {
+        Self {
+            kind: KlCtrlType::Fixed,
+            horizon: 10000.0,
+            target_kl: 0.1,
+            target_kl_per: KlTargetPer::Token,
+        }
+    }
+}
+
+impl Default for FilterGroups {
+    fn default() -> Self {
+        Self {
+            enable: false,
+            metric: "reward".to_owned(),
+            max_num_gen_batches: 0,
+        }
+    }
+}
+
+impl Default for OverlongBuffer {
+    fn default() -> Self {
+        Self {
+            enable: false,
+            len: 0,
+            penalty_factor: 1.0,
         }
     }
 }
@@ -714,6 +804,7 @@ impl Default for Reward {
     fn default() -> Self {
         Self {
             scorer: ScorerName::Auto,
+            reward_kwargs: RewardKwargs::default(),
         }
     }
 }

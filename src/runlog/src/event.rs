@@ -169,7 +169,7 @@ pub struct GpuSample {
 pub enum EventKind {
     RunStarted {
         experiment_name: String,
-        /// `sync`, `one_step_off`; `sft` for a supervised run.
+        /// `sync`, `one_step_off`, `async`; `sft` for a supervised run.
         mode: String,
         total_steps: u64,
         /// Parameters of the actor.

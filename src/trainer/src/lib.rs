@@ -12,6 +12,7 @@ pub mod model;
 pub mod objective;
 pub mod optimizer;
 pub mod oracle;
+pub mod overlong;
 pub mod resume;
 pub mod rollouts;
 pub mod run;

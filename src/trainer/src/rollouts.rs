@@ -23,7 +23,7 @@ use crate::control::{Begun, Draw, Held, RolloutKnobs};
 use crate::engine::EngineHandle;
 use crate::evaluate;
 use crate::failure::Failure;
-use crate::groups;
+use crate::groups::{self, Gathered};
 use crate::save::finish_name;
 use crate::sync::{Delivery, Receiver, SyncReport};
 
@@ -56,6 +56,8 @@ pub struct Timing {
     pub reward_s: f64,
     /// The rollout side waited for weights.
     pub wait_learner_s: f64,
+    /// Groups drawn for each one that is trained on, with `filter_groups`.
+    pub groups_per_kept: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -141,8 +143,8 @@ impl Sampler {
                 TakenIn::Arrived(report) => report,
                 TakenIn::LearnerEnded => break,
             };
-            if let Some(cursor) = self.parts.knobs.take_cursor() {
-                let cursor = cursor.unwrap_or_else(|| self.start.clone());
+            if let Some(rewound) = self.parts.knobs.take_rewind() {
+                let cursor = rewound.cursor.unwrap_or_else(|| self.start.clone());
                 self.parts.prompts.rewind(cursor).map_err(Failure::run)?;
             }
             let Some(begun) = self.parts.knobs.begin(self.held) else {
@@ -240,10 +242,51 @@ impl Sampler {
         Ok(report)
     }
 
-    /// One training batch. With partial rollouts, weights that arrive meanwhile are swapped in and its sessions go on under them.
+    /// One training batch. With `filter_groups` it may take several draws.
     async fn sample(
         &mut self,
         begun: Begun,
+        arrivals: &mut mpsc::Receiver<Delivery>,
+    ) -> Result<Drawn, Failure> {
+        let Some(mut gathered) = Gathered::new(&self.parts.experiment) else {
+            return self.draw(begun, 0, arrivals).await;
+        };
+        let mut timing = Timing::default();
+        let mut number = 0;
+        let mut last = loop {
+            // The data at their end: a step that is not full is none. Void: what was gathered is from weights left behind.
+            let drawn = match self.draw(begun, number, arrivals).await? {
+                Drawn::Batch(drawn) => drawn,
+                nothing @ (Drawn::Void | Drawn::NoMoreData) => return Ok(nothing),
+            };
+            number += 1;
+            timing.generate_s += drawn.timing.generate_s;
+            timing.reward_s += drawn.timing.reward_s;
+            timing.epoch = drawn.timing.epoch;
+            if !gathered.take(&drawn.rollouts) {
+                break drawn;
+            }
+        };
+        let (rollouts, groups_per_kept, alarm) = gathered.finish();
+        if let Some(message) = alarm {
+            self.parts.recorder.record(EventKind::Alarm {
+                name: "too few groups that teach".to_owned(),
+                step: Some(begun.batch),
+                message,
+            });
+        }
+        timing.groups_per_kept = Some(groups_per_kept);
+        last.timing = timing;
+        last.rollouts = rollouts;
+        Ok(Drawn::Batch(last))
+    }
+
+    /// The `number`-th draw for a step, from 0. With partial rollouts, weights that arrive meanwhile are swapped in and its
+    /// sessions go on under them.
+    async fn draw(
+        &mut self,
+        begun: Begun,
+        number: u64,
         arrivals: &mut mpsc::Receiver<Delivery>,
     ) -> Result<Drawn, Failure> {
         let Some(batch) = self.parts.prompts.next_batch().map_err(Failure::run)? else {
@@ -254,15 +297,19 @@ impl Sampler {
         let (experiment, runner) = (Arc::clone(&self.parts.experiment), self.runner.clone());
         let rollout = &experiment.actor_rollout_ref.rollout;
         let is_partial = self.is_async() && experiment.async_training.partial_rollout;
+        let label = match number {
+            0 => format!("train-{step}"),
+            _ => format!("train-{step}.{number}"),
+        };
         let span = self
             .parts
             .recorder
             .span(Lane::Generate, format!("batch {step}"), Some(step));
         let generation = groups::sample(
             &runner,
-            &experiment.algorithm,
+            &experiment,
             Batch {
-                label: format!("train-{step}"),
+                label,
                 prompts: batch
                     .rows
                     .into_iter()
@@ -274,7 +321,8 @@ impl Sampler {
                     ..Sampling::for_training(rollout, &self.stop_ids)
                 },
                 seed: rollout.seed,
-                round: step,
+                // Steps are far fewer than 2^40: no two draws of a run have the same seeds.
+                round: step + (number << 40),
                 observer: Arc::new(Observer {
                     recorder: self.parts.recorder.clone(),
                     step,
@@ -294,7 +342,9 @@ impl Sampler {
                 rollouts = &mut generation => break rollouts,
                 () = knobs.changed() => {}
                 delivery = arrivals.recv(), if is_partial && is_open => match delivery {
-                    Some(delivery) => drop(self.accept(delivery).await?),
+                    Some(delivery) => {
+                        self.accept(delivery).await?;
+                    }
                     None => is_open = false,
                 },
             }
@@ -310,7 +360,7 @@ impl Sampler {
                     .map(|rollout| rollout.reward_ms)
                     .sum::<f64>()
                     / 1e3,
-                wait_learner_s: 0.0,
+                ..Timing::default()
             },
             rollouts,
             draw: begun.draw,

@@ -26,6 +26,9 @@ pub struct RunCounters {
     pub step: u64,
     /// The controller of the KL in the reward, whole.
     pub kl_controller: KlController,
+    /// The same of the KL in the loss; None in checkpoints written before it could adapt.
+    #[serde(default)]
+    pub kl_loss_controller: Option<KlController>,
     /// What was set while the run ran, and differs from `experiment.yaml` since: key to value.
     #[serde(default)]
     pub knobs: BTreeMap<String, f64>,

@@ -93,6 +93,9 @@ impl Training<'_> {
         values.set("timing_s/step", step_s);
         values.set("async/wait_rollouts_s", waited_ms / 1e3);
         values.set("async/wait_learner_s", timing.wait_learner_s);
+        if let Some(drawn) = timing.groups_per_kept {
+            values.set("reward/groups_per_kept", drawn);
+        }
         values.set("perf/total_num_tokens", tokens as f64);
         values.set("perf/time_per_step", step_s);
         values.set("perf/throughput", tokens as f64 / step_s.max(1e-9));
@@ -141,6 +144,7 @@ impl Training<'_> {
             &save::RunCounters {
                 step: self.trained,
                 kl_controller: *self.learner.controller(),
+                kl_loss_controller: Some(*self.learner.loss_controller()),
                 knobs: self.changed.clone(),
                 cursor: self.cursor.clone(),
                 seed: self.experiment.trainer.seed,

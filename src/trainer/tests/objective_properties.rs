@@ -471,6 +471,7 @@ proptest! {
             apply_kl_penalty(&batch.tensor(0), &batch.tensor(1), &batch.tensor(2), &batch.mask(), KlEstimator::K1, 0.1)
                 .unwrap()
                 .mean_kl
+                .per_token
         };
         for other in [&spoiled, &stretched] {
             prop_assert!(close(kl(&batch), kl(other)));

@@ -212,6 +212,84 @@ fn remax_draws_one_greedy_answer_a_prompt_and_trains_on_the_samples_only() {
     assert!(alarms.is_empty(), "{alarms:?}");
 }
 
+/// A dialogue of this experiment earns by its length alone, so that the samples of a prompt may differ.
+fn dapo(data: &Path, more: &str) -> String {
+    experiment(data, "  mode: sync\n")
+        .replace(
+            "adv_estimator: gae",
+            &format!("adv_estimator: grpo\n{more}"),
+        )
+        .replace("total_training_steps: 3", "total_training_steps: 1")
+        .replace("test_freq: 2", "test_freq: -1\n  val_before_train: false")
+        .replace("  val_files: ", "  #")
+        + "reward:\n  reward_kwargs:\n    overlong_buffer_cfg: {enable: true, len: 12, penalty_factor: 2.0}\n"
+}
+
+fn alarms(run: &Run) -> Vec<(String, String)> {
+    run.events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::Alarm { name, message, .. } => Some((name.clone(), message.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_long_response_loses_score_and_the_record_says_how_much() {
+    let (root, data) = fixture();
+    let run = run(root.path(), dapo(&data, ""));
+    assert!(
+        run.output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.output.stderr)
+    );
+    let rows = runlog::store::read_rollouts(&runlog::store::rollouts_path(&run.directory, 1))
+        .expect("the record");
+    assert!(!rows.is_empty());
+    for row in rows {
+        let parts: serde_json::Value = serde_json::from_str(&row.score_parts).expect("JSON");
+        let lost = -2.0 * row.response_ids.len() as f64 / 12.0;
+        assert!((parts["overlong_penalty"].as_f64().expect("a number") - lost).abs() < 1e-9);
+        assert!(
+            (row.score.expect("a score") - lost).abs() < 1e-6,
+            "every answer is wrong: 0"
+        );
+    }
+}
+
+#[test]
+fn groups_that_score_alike_are_drawn_anew_up_to_the_bound_and_then_said() {
+    let (root, data) = fixture();
+    // Without the punishment every sample scores 0: no group ever teaches.
+    let filter = "  filter_groups: {enable: true, max_num_gen_batches: 3}";
+    let yaml = dapo(&data, filter).replace("{enable: true, len: 12", "{enable: false, len: 12");
+    let run = run(root.path(), yaml);
+    assert!(
+        run.output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.output.stderr)
+    );
+    let drawn = run
+        .events
+        .iter()
+        .filter(|event| matches!(event.kind, EventKind::RolloutEnded { .. }))
+        .count();
+    assert_eq!(
+        drawn,
+        3 * 4 * 2,
+        "three batches of four prompts, two samples each"
+    );
+    let alarms = alarms(&run);
+    assert!(
+        alarms
+            .iter()
+            .any(|(name, message)| name == "too few groups that teach"
+                && message.contains("3 batches (12 prompts) gave 0 groups")),
+        "{alarms:?}"
+    );
+}
+
 #[test]
 fn a_model_that_is_not_there_ends_the_run_with_code_3_and_its_path() {
     let (root, data) = fixture();

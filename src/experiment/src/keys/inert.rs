@@ -159,10 +159,9 @@ const INERT: &[(&str, &str)] = &[
         "curriculum samplers are gone from verl; rows are shuffled or in order",
     ),
     ("critic.forward_*", DEAD),
-    ("algorithm.filter_groups.max_num_gen_batches", DEAD),
     (
-        "algorithm.filter_groups*",
-        "groups of equal reward are not filtered yet; they give no gradient",
+        "algorithm.filter_groups.max_inflight_gen_batches",
+        "the batches of dynamic sampling are drawn one after the other",
     ),
     ("algorithm.rollout_correction.rollout_rs*", REJECTION),
     (
@@ -236,6 +235,10 @@ const INERT: &[(&str, &str)] = &[
         "reward managers are Python classes of verl; reward.scorer decides the reward",
     ),
     ("reward_model.reward_loop_*", PYTHON_REWARD),
+    (
+        "reward.reward_kwargs.overlong_buffer_cfg.log",
+        "the penalty is always recorded: reward/overlong_penalty, and beside each sample's score",
+    ),
     ("reward_model.reward_kwargs*", PYTHON_REWARD),
     (
         "reward.reward_kwargs*",

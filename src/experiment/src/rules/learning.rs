@@ -353,23 +353,36 @@ impl Rules<'_> {
                 format!("{name} has no effect: algorithm.use_kl_in_reward is false, and it is the only place kl_ctrl is used"),
             );
         }
+        let loss_ctrl = "actor_rollout_ref.actor.kl_loss_ctrl";
+        if !in_loss && let Some(first) = self.first_under(&format!("{loss_ctrl}.")) {
+            let name = self.name(&first);
+            self.warn(
+                &[&first],
+                format!("{name} has no effect: use_kl_loss is false"),
+            );
+        }
+        self.controller(
+            in_reward,
+            self.experiment.algorithm.kl_ctrl.kind,
+            "algorithm.kl_ctrl",
+            (
+                "algorithm.kl_ctrl.kl_coef",
+                self.experiment.algorithm.kl_ctrl.kl_coef,
+            ),
+        );
+        let actor = &self.experiment.actor_rollout_ref.actor;
+        self.controller(
+            in_loss,
+            actor.kl_loss_ctrl.kind,
+            loss_ctrl,
+            ("actor_rollout_ref.actor.kl_loss_coef", actor.kl_loss_coef),
+        );
         if !in_reward && self.has("algorithm.kl_penalty") {
             let name = self.name("algorithm.kl_penalty");
             self.warn(
                 &["algorithm.kl_penalty"],
                 format!("{name} has no effect: algorithm.use_kl_in_reward is false"),
             );
-        }
-        if in_reward && self.experiment.algorithm.kl_ctrl.kind == KlCtrlType::Fixed {
-            for key in ["algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl"] {
-                if self.has(key) {
-                    let name = self.name(key);
-                    self.warn(
-                        &[key],
-                        format!("{name} has no effect: kl_ctrl.type is fixed"),
-                    );
-                }
-            }
         }
         for key in [
             "actor_rollout_ref.actor.kl_loss_coef",
@@ -382,6 +395,87 @@ impl Rules<'_> {
                     format!("{name} has no effect: use_kl_loss is false"),
                 );
             }
+        }
+    }
+
+    /// One of the two controllers of a KL's coefficient.
+    fn controller(
+        &mut self,
+        is_used: bool,
+        kind: KlCtrlType,
+        block: &str,
+        (coefficient, start): (&str, f64),
+    ) {
+        if !is_used {
+            return;
+        }
+        if kind == KlCtrlType::Adaptive && start == 0.0 {
+            let name = self.name(coefficient);
+            self.error(
+                &[coefficient, &format!("{block}.type")],
+                format!("{name} is 0, where an adaptive coefficient stays for good; expected > 0"),
+            );
+        }
+        if kind == KlCtrlType::Fixed {
+            let short = block.rsplit('.').next().unwrap_or(block);
+            for key in ["horizon", "target_kl", "target_kl_per"] {
+                let path = format!("{block}.{key}");
+                if self.has(&path) {
+                    let name = self.name(&path);
+                    self.warn(
+                        &[&path],
+                        format!("{name} has no effect: {short}.type is fixed"),
+                    );
+                }
+            }
+        }
+    }
+
+    /// DAPO: long responses and groups that teach nothing.
+    pub(super) fn dapo(&mut self) {
+        let buffer = "reward.reward_kwargs.overlong_buffer_cfg";
+        let settings = &self.experiment.reward.reward_kwargs;
+        let most = settings
+            .max_resp_len
+            .unwrap_or(self.experiment.data.max_response_length);
+        let (enable, length) = (
+            settings.overlong_buffer_cfg.enable,
+            settings.overlong_buffer_cfg.len,
+        );
+        if enable && !(1..=most).contains(&length) {
+            let path = format!("{buffer}.len");
+            let name = self.name(&path);
+            self.error(
+                &[&path, &format!("{buffer}.enable")],
+                format!("{name} is {length}; expected 1 <= len <= {most}, the longest response"),
+            );
+        }
+        if !enable && let Some(first) = self.first_under("reward.reward_kwargs.") {
+            let name = self.name(&first);
+            self.warn(
+                &[&first],
+                format!("{name} has no effect: overlong_buffer_cfg.enable is false"),
+            );
+        }
+        let filter = "algorithm.filter_groups";
+        let enable = format!("{filter}.enable");
+        if self.experiment.algorithm.filter_groups.enable {
+            if self.experiment.actor_rollout_ref.rollout.n == 1 {
+                let n = "actor_rollout_ref.rollout.n";
+                let name = self.name(n);
+                self.error(
+                    &[n, &enable],
+                    format!("{name} is 1; filter_groups compares the samples of a prompt: expected at least 2"),
+                );
+            }
+        } else if let Some(first) = self.first_under(&format!("{filter}."))
+            && first != enable
+        {
+            let name = self.name(&first);
+            self.warn(
+                &[&first],
+                format!("{name} has no effect: filter_groups.enable is false"),
+            );
         }
     }
 }

@@ -23,6 +23,7 @@ pub fn apply(experiment: &mut Experiment, givens: &mut Givens) {
     rules.estimator();
     rules.policy_loss();
     rules.kl();
+    rules.dapo();
     rules.rollout();
     rules.dialogue();
     rules.mode();

@@ -142,7 +142,7 @@ pub static TABLE: &[Knob] = &[
             "policy versions",
             (0.0, 8.0),
             "async/max_staleness",
-            "How far a batch may lag, from the next batch that is begun: 0 is sync, 1 is one_step_off, whatever trainer.mode says.",
+            "How far a batch may lag, from the next batch that is begun: 0 is sync, 1 is one_step_off, more is async.",
         )
     },
     knob(
@@ -353,7 +353,7 @@ mod tests {
         let staleness = find("max_staleness").unwrap();
         assert_eq!(
             staleness.check(0.5).unwrap_err(),
-            "trainer.max_staleness cannot be 0.5; expected 0 <= x <= 1, whole"
+            "trainer.max_staleness cannot be 0.5; expected 0 <= x <= 8, whole"
         );
     }
 }

@@ -39,6 +39,7 @@ pub static TABLE: &[Metric] = &[
     metric("critic/advantages/{stat}", "1", Neither, Reward, "advantage of each token the model drew; over the batch's drawn tokens"),
     metric("critic/returns/{stat}", "1", Neither, Reward, "return of each token the model drew; over the batch's drawn tokens"),
     metric("reward/all_equal_group_frac", "frac", Lower, Reward, "groups whose samples all have one score, so that GRPO learns nothing from them / groups"),
+    metric("reward/groups_per_kept", "1", Lower, Reward, "groups drawn / groups trained on, with algorithm.filter_groups: what dynamic sampling costs"),
     metric("reward/missing_frac", "frac", Lower, Reward, "dialogues whose scorer failed, so that they have no score / dialogues"),
     metric("reward/{name}/{stat}", "1", Neither, Reward, "a further number the scorer reported (acc, format, …); over the batch"),
     metric("actor/pg_loss", "1", Neither, Policy, "clipped policy loss, E[max(−A·r, −A·clip(r, 1−ε_low, 1+ε_high))], r = π/π_old, aggregated as loss_agg_mode says; mean over the step's mini-batches"),

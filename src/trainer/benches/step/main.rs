@@ -9,6 +9,7 @@
 //! `LATHE_PEER_SCRIPTS` run in between and the ratios are printed; see [`peers`].
 
 mod clock;
+mod objectives;
 mod peers;
 mod sync;
 mod training;

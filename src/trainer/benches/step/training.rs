@@ -20,6 +20,7 @@ use trainer::setup::canary_ids;
 use trainer::sync::{Publisher, Receiver};
 
 use crate::clock::{cpu_s, median, peak_rss_mib};
+use crate::objectives;
 use crate::workload::{NEW_TOKENS, PROMPT_TOKENS, Workload};
 
 const WARM_UP: u64 = 1;
@@ -51,6 +52,8 @@ pub struct Step {
     pub learner_s: f64,
     pub sync_s: f64,
     pub total_s: f64,
+    /// Advantages, KL and losses alone; part of `learner_s`.
+    pub objectives_s: f64,
     pub generated_per_s: f64,
     pub peak_rss_mib: f64,
 }
@@ -59,11 +62,12 @@ impl fmt::Display for Step {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{:.2} s a step (generate {:.2}, learn {:.2}, sync {:.2}), {:.0} tokens a second of generation, peak {:.0} MiB",
+            "{:.2} s a step (generate {:.2}, learn {:.2}, sync {:.2}; advantages, KL and losses {:.2} % of it), {:.0} tokens a second of generation, peak {:.0} MiB",
             self.total_s,
             self.generate_s,
             self.learner_s,
             self.sync_s,
+            self.objectives_s / self.total_s * 100.0,
             self.generated_per_s,
             self.peak_rss_mib
         )
@@ -177,6 +181,7 @@ pub fn measure(workload: &Workload, kind: Kind, algorithm: Algorithm) -> anyhow:
         learner_s: of(|row| row[1]),
         sync_s: of(|row| row[2]),
         total_s: of(|row| row.iter().sum()),
+        objectives_s: objectives::seconds(workload, algorithm)?,
         generated_per_s: tokens as f64 / generate_s,
         peak_rss_mib: peak_rss_mib(),
     })

@@ -26,6 +26,13 @@ pub struct Begun {
     pub rewinds: u64,
 }
 
+/// Where the data goes on after a rewind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rewound {
+    /// None: at its beginning.
+    pub cursor: Option<Cursor>,
+}
+
 /// Written by the run at step boundaries, read by the sampler when it begins a batch.
 #[derive(Debug)]
 pub struct RolloutKnobs {
@@ -37,8 +44,8 @@ pub struct RolloutKnobs {
 struct Inner {
     temperature: f64,
     admission: Admission,
-    /// Where the data goes on after a rewind, until the sampler takes it; the inner None is its beginning.
-    cursor: Option<Option<Cursor>>,
+    /// A rewind that the sampler has not followed yet.
+    rewound: Option<Rewound>,
 }
 
 impl RolloutKnobs {
@@ -52,7 +59,7 @@ impl RolloutKnobs {
             inner: Mutex::new(Inner {
                 temperature: draw.temperature,
                 admission: Admission::new(draw.staleness, trained, total_steps),
-                cursor: None,
+                rewound: None,
             }),
             changed: Notify::new(),
         }
@@ -127,7 +134,7 @@ impl RolloutKnobs {
     pub fn rewind(&self, trained: u64, cursor: Option<Cursor>) {
         let mut inner = self.inner();
         inner.admission.rewind(trained);
-        inner.cursor = Some(cursor);
+        inner.rewound = Some(Rewound { cursor });
         self.changed.notify_one();
     }
 
@@ -141,9 +148,9 @@ impl RolloutKnobs {
         self.inner().admission.is_valid(rewinds)
     }
 
-    /// Where the data goes on since the last rewind; given once.
-    pub fn take_cursor(&self) -> Option<Option<Cursor>> {
-        self.inner().cursor.take()
+    /// The last rewind, given once.
+    pub fn take_rewind(&self) -> Option<Rewound> {
+        self.inner().rewound.take()
     }
 }
 
@@ -222,8 +229,8 @@ mod tests {
         knobs.rewind(3, None);
         assert_ne!(begun.rewinds, knobs.rewinds());
         assert_eq!(
-            (knobs.take_cursor(), knobs.take_cursor()),
-            (Some(None), None)
+            (knobs.take_rewind(), knobs.take_rewind()),
+            (Some(Rewound { cursor: None }), None)
         );
         assert_eq!(knobs.next(), Some(4), "it is drawn again");
         assert_eq!(

@@ -19,7 +19,7 @@ impl Learner {
             "actor_rollout_ref.actor.kl_loss_coef" if !actor.use_kl_loss => {
                 Err("actor.use_kl_loss is false: there is no KL in this run's loss".to_owned())
             }
-            "actor_rollout_ref.actor.kl_loss_coef" => Ok(&mut actor.kl_loss_coef),
+            "actor_rollout_ref.actor.kl_loss_coef" => Ok(self.loss_controller.coefficient_mut()),
             "algorithm.kl_ctrl.kl_coef" if !experiment.algorithm.use_kl_in_reward => Err(
                 "algorithm.use_kl_in_reward is false: there is no KL in this run's reward"
                     .to_owned(),

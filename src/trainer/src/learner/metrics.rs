@@ -4,6 +4,8 @@ use dialogue::rollout::{Finish, Rollout};
 use runlog::number::{Number, Values};
 use tch::{Kind, Tensor};
 
+use crate::overlong::OVERLONG_PENALTY;
+
 /// Collects values; a name is written once a step.
 #[derive(Debug, Default)]
 pub struct StepValues(pub Values);
@@ -91,6 +93,12 @@ pub fn rollout_values(
     values.set(
         "response/aborted_ratio",
         share(&|rollout| rollout.finish == Finish::Aborted),
+    );
+    values.set_spread(
+        "reward/overlong_penalty",
+        rollouts
+            .iter()
+            .filter_map(|rollout| rollout.score_parts.get(OVERLONG_PENALTY).copied()),
     );
     values.set(
         "reward/missing_frac",

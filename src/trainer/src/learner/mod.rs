@@ -54,6 +54,9 @@ pub enum LearnerError {
     Step { step: u64, reason: String },
 }
 
+/// Name of the alarm.
+const KL_OUT_OF_REACH: &str = "KL target out of reach";
+
 /// A model that is trained: its weights, its optimizer, its learning rate.
 #[derive(Debug)]
 pub struct Trained {
@@ -121,7 +124,9 @@ pub struct Learner {
     actor: Trained,
     critic: Option<Trained>,
     reference: Option<Transformer>,
+    /// Of the KL in the reward, and of the KL in the loss.
     controller: KlController,
+    loss_controller: KlController,
 }
 
 /// dtype of the weights that are stepped, and of the matrix work.
@@ -182,6 +187,7 @@ impl Learner {
             critic,
             reference,
             controller: KlController::new(&experiment.algorithm.kl_ctrl),
+            loss_controller: KlController::of_loss(&settings.actor),
             actor: Trained::new(
                 actor,
                 compute,
@@ -204,6 +210,11 @@ impl Learner {
     /// The controller of the KL in the reward, as it stands.
     pub fn controller(&self) -> &KlController {
         &self.controller
+    }
+
+    /// The controller of the KL in the loss, as it stands.
+    pub fn loss_controller(&self) -> &KlController {
+        &self.loss_controller
     }
 
     /// Trains on the rollouts of step `step` (from 1). `policy_version` is that of the weights before this step.
@@ -330,9 +341,14 @@ impl Learner {
             };
             let penalty = penalize(&token_rewards, &kl, &batch.mask, beta)?;
             token_rewards = penalty.token_rewards;
-            values.set("actor/reward_kl_penalty", penalty.mean_kl);
+            values.set("actor/reward_kl_penalty", penalty.mean_kl.per_token);
             values.set("actor/reward_kl_penalty_coeff", beta);
             self.controller.update(penalty.mean_kl, batch.len() as u64);
+            alarms.extend(
+                self.controller
+                    .out_of_reach()
+                    .map(|message| (KL_OUT_OF_REACH, format!("KL in the reward: {message}"))),
+            );
         }
         let Advantages {
             advantages,

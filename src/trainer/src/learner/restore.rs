@@ -102,6 +102,9 @@ impl Learner {
             }
         }
         self.controller = counters.kl_controller;
+        if let Some(controller) = counters.kl_loss_controller {
+            self.loss_controller = controller;
+        }
         Ok(counters)
     }
 }

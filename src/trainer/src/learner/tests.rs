@@ -496,6 +496,7 @@ fn a_restored_learner_goes_on_as_if_it_had_never_left_and_a_broken_checkpoint_ch
     let counters = crate::save::RunCounters {
         step: 2,
         kl_controller: *first.controller(),
+        kl_loss_controller: Some(*first.loss_controller()),
         knobs: [("actor_rollout_ref.actor.entropy_coeff".to_owned(), 0.1)].into(),
         cursor: None,
         seed: 42,

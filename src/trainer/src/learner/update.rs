@@ -9,10 +9,11 @@ use tch::Tensor;
 
 use super::batch::{MicroLimit, TrainBatch};
 use super::metrics::{StepValues, scalar};
-use super::{Learner, LearnerError};
+use super::{KL_OUT_OF_REACH, Learner, LearnerError};
 use crate::objective::aggregate::{Denominators, GlobalCounts, aggregate};
-use crate::objective::kl::{full_kl, kl_loss};
+use crate::objective::kl::{KlSums, full_kl, kl_per_token};
 use crate::objective::logprob::token_logprobs;
+use crate::objective::masked::zeroed;
 use crate::objective::policy_loss::{PolicyBatch, PolicySums, Surrogate};
 use crate::objective::value_loss::{self, ValueBatch, ValueSums};
 use crate::optimizer::StepOutcome;
@@ -32,6 +33,8 @@ pub(super) struct ActorInputs<'a> {
 pub(super) struct Means {
     sums: Vec<(&'static str, f64)>,
     count: f64,
+    /// Of the KL in the loss, over all mini-batches.
+    kl: Option<KlSums>,
 }
 
 impl Means {
@@ -108,10 +111,18 @@ impl Learner {
                 }
             }
         }
+        let kl = means.kl.take();
         means.write("actor", values);
         values.set("actor/lr", lr);
-        if settings.use_kl_loss {
-            values.set("actor/kl_coef", settings.kl_loss_coef);
+        if let Some(kl) = kl {
+            values.set("actor/kl_coef", self.loss_controller.coefficient());
+            self.loss_controller
+                .update(kl.mean(), inputs.batch.len() as u64);
+            alarms.extend(
+                self.loss_controller
+                    .out_of_reach()
+                    .map(|message| (KL_OUT_OF_REACH, format!("KL in the loss: {message}"))),
+            );
         }
         Ok(())
     }
@@ -183,19 +194,22 @@ impl Learner {
                 }
             }
             if let (true, Some(ref_logprobs)) = (settings.use_kl_loss, inputs.ref_logprobs) {
-                let kl = match full {
-                    Some(kl) => aggregate(&kl, &mask, mode, &denominators),
-                    None => kl_loss(
+                let per_token = match full {
+                    Some(kl) => kl,
+                    None => kl_per_token(
                         &logprobs,
-                        &micro.select(ref_logprobs),
-                        &mask,
+                        &zeroed(&micro.select(ref_logprobs), &mask),
                         settings.kl_loss_type,
-                        mode,
-                        &denominators,
                     )?,
                 };
+                let observed = KlSums::new(&per_token, &mask);
+                means.kl = Some(match means.kl.take() {
+                    Some(kl) => kl.plus(&observed),
+                    None => observed,
+                });
+                let kl = aggregate(&per_token, &mask, mode, &denominators);
                 means.add("kl_loss", scalar(&kl));
-                loss += kl * settings.kl_loss_coef;
+                loss += kl * self.loss_controller.coefficient();
             }
             loss.backward();
             hidden.backward();

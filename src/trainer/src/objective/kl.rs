@@ -4,7 +4,7 @@ use experiment::settings::{KlEstimator, LossAggMode};
 use tch::{Kind, Tensor};
 
 use super::aggregate::{Denominators, aggregate};
-use super::masked::{mean_per_sequence, zeroed};
+use super::masked::{mean_per_sequence, sum_per_sequence, zeroed};
 use super::{ObjectiveError, same_shape};
 
 /// Estimates of KL(π‖ref) per token, of tokens drawn from π (<http://joschu.net/blog/kl-approx.html>). With d = log π − log ref:
@@ -100,13 +100,65 @@ pub fn kl_loss(
 pub struct KlPenalty {
     /// \[B, T\]: scores − β·KL inside the mask, the scores outside.
     pub token_rewards: Tensor,
-    /// Mean over sequences of each one's token mean, in nats; a sequence without tokens counts as 0. For the controller.
-    pub mean_kl: f64,
+    /// For the controller.
+    pub mean_kl: MeanKl,
+}
+
+/// KL of a batch in nats, in both units a target may be given in. A sequence without tokens counts as 0.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MeanKl {
+    /// Mean over sequences of each one's mean over its tokens (verl's).
+    pub per_token: f64,
+    /// Mean over sequences of each one's sum over its tokens (Ziegler et al. 2019).
+    pub per_sequence: f64,
+}
+
+/// Sums over sequences, so that micro-batches add up; on the device until [`KlSums::mean`] reads them.
+#[derive(Debug)]
+pub struct KlSums {
+    /// \[3\]: sequences, their token means, their sums.
+    sums: Tensor,
+}
+
+impl KlSums {
+    /// Of a KL per token \[B, T\] over `mask`.
+    pub fn new(kl: &Tensor, mask: &Tensor) -> Self {
+        let kl = kl.detach();
+        let sequences = Tensor::from(mask.size()[0] as f64).to_device(kl.device());
+        let total = |per_sequence: Tensor| per_sequence.sum(Kind::Double);
+        Self {
+            sums: Tensor::stack(
+                &[
+                    sequences.to_kind(Kind::Double),
+                    total(mean_per_sequence(&kl, mask)),
+                    total(sum_per_sequence(&kl, mask)),
+                ],
+                0,
+            ),
+        }
+    }
+
+    /// Of both batches together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            sums: &self.sums + &other.sums,
+        }
+    }
+
+    /// Waits for the device.
+    pub fn mean(&self) -> MeanKl {
+        let read = |index| self.sums.double_value(&[index]);
+        MeanKl {
+            per_token: read(1) / read(0),
+            per_sequence: read(2) / read(0),
+        }
+    }
 }
 
 /// Takes `coefficient`·KL(old‖ref) off each token's reward, over `mask`. All \[B, T\].
 ///
-/// The controller is told `mean_kl` afterwards: a mean over tokens, where Ziegler et al. 2019 sum over the sequence.
+/// The controller is told `mean_kl` afterwards.
 pub fn apply_kl_penalty(
     token_scores: &Tensor,
     old_logprobs: &Tensor,
@@ -137,9 +189,7 @@ pub fn penalize(
     same_shape(("KL", kl), ("mask", mask))?;
     let kl = zeroed(kl, mask);
     Ok(KlPenalty {
-        mean_kl: mean_per_sequence(&kl, mask)
-            .mean(kl.kind())
-            .double_value(&[]),
+        mean_kl: KlSums::new(&kl, mask).mean(),
         token_rewards: token_scores - kl * coefficient,
     })
 }

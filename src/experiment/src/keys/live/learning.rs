@@ -1,8 +1,8 @@
 //! What is learned from, what is learned, and how.
 
 use super::{
-    AGGREGATION, COUNT, DTYPE, ESTIMATORS, FLOAT, KL, LOSS_MODES, NOT_NEGATIVE, PATHS, POSITIVE,
-    ROWS, Row, SEED, SHARE, SHARE_ABOVE_ZERO, SHARE_BELOW_ONE, choice, opt, row,
+    AGGREGATION, COUNT, COUNT_OR_ZERO, DTYPE, ESTIMATORS, FLOAT, KL, LOSS_MODES, NOT_NEGATIVE,
+    PATHS, POSITIVE, ROWS, Row, SEED, SHARE, SHARE_ABOVE_ZERO, SHARE_BELOW_ONE, choice, opt, row,
 };
 use crate::keys::kind::{Bound, Kind};
 
@@ -290,14 +290,14 @@ pub(super) const LEARNING: &[Row] = &[
         Kind::Bool,
         "false",
         "",
-        "Add kl_loss_coef x KL(policy | reference) to the loss; its coefficient never adapts.",
+        "Add kl_loss_coef x KL(policy | reference) to the loss.",
     ),
     row(
         "actor_rollout_ref.actor.kl_loss_coef",
         NOT_NEGATIVE,
         "0.001",
         "",
-        "Weight of that KL.",
+        "Weight of that KL, at the start.",
     ),
     row(
         "actor_rollout_ref.actor.kl_loss_type",
@@ -305,6 +305,34 @@ pub(super) const LEARNING: &[Row] = &[
         "\"low_var_kl\"",
         "",
         "Estimator of that KL: kl (k1), abs, mse (k2), low_var_kl (k3), + takes k2's gradient; full: over the vocabulary.",
+    ),
+    row(
+        "actor_rollout_ref.actor.kl_loss_ctrl.type",
+        Kind::Choice(&choice(&["fixed", "adaptive"], &[])),
+        "\"fixed\"",
+        "",
+        "Whether kl_loss_coef stays or follows target_kl (verl's never adapts).",
+    ),
+    row(
+        "actor_rollout_ref.actor.kl_loss_ctrl.horizon",
+        POSITIVE,
+        "10000.0",
+        "samples",
+        "adaptive: larger is slower.",
+    ),
+    row(
+        "actor_rollout_ref.actor.kl_loss_ctrl.target_kl",
+        POSITIVE,
+        "0.1",
+        "nats",
+        "adaptive: the mean KL to hold, by kl_loss_type.",
+    ),
+    row(
+        "actor_rollout_ref.actor.kl_loss_ctrl.target_kl_per",
+        Kind::Choice(&choice(&["token", "sequence"], &[])),
+        "\"token\"",
+        "",
+        "What target_kl is of: a token, or the sum over a response.",
     ),
     row(
         "actor_rollout_ref.actor.fsdp_config.model_dtype",
@@ -434,7 +462,35 @@ pub(super) const LEARNING: &[Row] = &[
         POSITIVE,
         "0.1",
         "nats",
-        "adaptive: the mean KL per token to hold.",
+        "adaptive: the mean KL to hold.",
+    ),
+    row(
+        "algorithm.kl_ctrl.target_kl_per",
+        Kind::Choice(&choice(&["token", "sequence"], &[])),
+        "\"token\"",
+        "",
+        "What target_kl is of: a token (verl's), or the sum over a response (Ziegler et al. 2019).",
+    ),
+    row(
+        "algorithm.filter_groups.enable",
+        Kind::Bool,
+        "false",
+        "",
+        "DAPO's dynamic sampling: prompts whose samples all score alike are replaced by others.",
+    ),
+    row(
+        "algorithm.filter_groups.metric",
+        Kind::Text,
+        "\"reward\"",
+        "",
+        "What is compared: reward, or one of the scorer's numbers (acc, format).",
+    ),
+    row(
+        "algorithm.filter_groups.max_num_gen_batches",
+        COUNT_OR_ZERO,
+        "0",
+        "batches",
+        "Most batches drawn for one step; 0: 10. Then it trains on what it has.",
     ),
     opt(
         "algorithm.rollout_correction.rollout_is",
@@ -470,5 +526,32 @@ pub(super) const LEARNING: &[Row] = &[
         "\"auto\"",
         "",
         "auto: by the row's data_source. A scorer that fails gives a missing reward, never 0.",
+    ),
+    row(
+        "reward.reward_kwargs.overlong_buffer_cfg.enable",
+        Kind::Bool,
+        "false",
+        "",
+        "DAPO's soft punishment: a long response loses score before it reaches the limit.",
+    ),
+    row(
+        "reward.reward_kwargs.overlong_buffer_cfg.len",
+        COUNT_OR_ZERO,
+        "0",
+        "tokens",
+        "Over how many tokens before the limit the loss grows.",
+    ),
+    row(
+        "reward.reward_kwargs.overlong_buffer_cfg.penalty_factor",
+        NOT_NEGATIVE,
+        "1.0",
+        "",
+        "What a response at the limit loses.",
+    ),
+    opt(
+        "reward.reward_kwargs.max_resp_len",
+        COUNT,
+        "tokens",
+        "That limit; null: data.max_response_length.",
     ),
 ];

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use experiment::settings::{KlEstimator, LossAggMode};
+use experiment::settings::{KlEstimator, KlTargetPer, LossAggMode};
 use serde_json::{Map, Value};
 use tch::{Kind, Tensor};
 
 use super::{Case, Outcome, advantages, bypass, losses, trl};
 use crate::objective::aggregate::{Denominators, GlobalCounts, aggregate};
 use crate::objective::controller::KlController;
-use crate::objective::kl::{apply_kl_penalty, full_kl, kl_per_token};
+use crate::objective::kl::{MeanKl, apply_kl_penalty, full_kl, kl_per_token};
 use crate::objective::logprob::{rounded_entropy, rounded_logprobs, token_logprobs};
 use crate::objective::masked;
 use crate::objective::value_loss::{ValueBatch, clipped};
@@ -294,6 +294,9 @@ fn controller(case: &Case, kind: &str) -> Result<KlController, Refusal> {
             coefficient,
             target_kl: required(case, "target_kl")?,
             horizon: required(case, "horizon")?,
+            per: KlTargetPer::Token,
+            bounds: None,
+            pinned: 0,
         },
         other => return Err(format!("no controller is called {other}").into()),
     })
@@ -315,7 +318,7 @@ fn run_apply_kl_penalty(case: &Case) -> Result<Outcome, Refusal> {
     Ok(Outcome {
         numbers: named([
             ("coef_after", controller.coefficient()),
-            ("actor/reward_kl_penalty", penalty.mean_kl),
+            ("actor/reward_kl_penalty", penalty.mean_kl.per_token),
             ("actor/reward_kl_penalty_coeff", before),
         ]),
         ..outputs([("token_level_rewards", penalty.token_rewards)])
@@ -329,7 +332,11 @@ fn run_kl_controller(case: &Case) -> Result<Outcome, Refusal> {
     for kind in ["adaptive", "fixed"] {
         let mut controller = controller(case, kind)?;
         let coefficients = seen.iter().map(|kl| {
-            controller.update(*kl, sequences);
+            let seen = MeanKl {
+                per_token: *kl,
+                per_sequence: *kl,
+            };
+            controller.update(seen, sequences);
             controller.coefficient()
         });
         outcome
