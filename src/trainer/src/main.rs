@@ -48,7 +48,7 @@ enum Command {
         #[arg(long)]
         run_dir: PathBuf,
     },
-    /// Computes stored cases of a reference (<function>.json with .safetensors), for anyone to compare
+    /// Computes stored cases of a reference (FUNCTION.json with .safetensors), for anyone to compare
     Oracle {
         /// The cases; src/trainer/tests/oracles/ holds some
         cases: PathBuf,
