@@ -24,6 +24,8 @@ pub enum Wrong {
         got: String,
         expected: String,
     },
+    /// Somewhere inside a value with parts of its own.
+    Part(String),
 }
 
 impl Wrong {
@@ -47,6 +49,7 @@ impl Wrong {
             Self::Later { got, expected } => {
                 format!("{name} is {got}, which is not available yet; available now: {expected}")
             }
+            Self::Part(problem) => format!("{name}: {problem}"),
         }
     }
 }
@@ -179,6 +182,9 @@ fn kind_of(kind: &Kind, name: &str, node: &Node, dropped: &mut Vec<String>) -> R
             Value::Null => Ok(json!({})),
             _ => Err(wrong_type()),
         },
+        Kind::Guards => crate::guards::read(node)
+            .map(|guards| serde_json::to_value(guards).expect("guards have string keys"))
+            .map_err(Wrong::Part),
     }
 }
 

@@ -13,6 +13,7 @@ mod convert;
 mod effective;
 pub mod estimators;
 mod given;
+pub mod guards;
 mod interpolate;
 pub mod keys;
 pub mod losses;
@@ -24,6 +25,6 @@ pub mod yaml;
 
 pub use complaint::{Complaint, Complaints, Severity};
 pub use convert::check_value;
-pub use keys::{help, markdown};
+pub use keys::{glob, help, markdown};
 pub use resolve::{Loaded, from_text, inspect, load};
 pub use settings::Experiment;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::guards::Guard;
+
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Experiment {
@@ -491,6 +493,14 @@ pub struct Trainer {
     pub val_only: bool,
     pub critic_warmup: u64,
     pub max_actor_ckpt_to_keep: Option<u32>,
+    /// What is watched while the run runs, and what is done when it goes wrong.
+    pub guards: Vec<Guard>,
+    /// Parquet with a `messages` column whose perplexity under the policy is `probe/perplexity`.
+    pub guard_probe_files: Vec<String>,
+    /// Dialogues taken of them.
+    pub guard_probe_rows: u32,
+    /// Steps between two looks at the probe.
+    pub guard_probe_freq: u32,
     /// Keep every sample of every step in `rollouts/`.
     pub record_rollouts: bool,
 }
@@ -830,6 +840,10 @@ impl Default for Trainer {
             val_only: false,
             critic_warmup: 0,
             max_actor_ckpt_to_keep: None,
+            guards: Vec::new(),
+            guard_probe_files: Vec::new(),
+            guard_probe_rows: 64,
+            guard_probe_freq: 1,
             record_rollouts: true,
         }
     }

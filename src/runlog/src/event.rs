@@ -164,6 +164,17 @@ pub struct GpuSample {
     pub power_watts: f64,
 }
 
+/// One action of a guard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardDone {
+    /// As the experiment says it: `sync 3`.
+    pub action: String,
+    pub before: String,
+    /// What stands now, or why it was not done.
+    pub after: String,
+    pub is_done: bool,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
@@ -322,6 +333,23 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Number>,
         reason: String,
+    },
+    /// A guard of `trainer.guards` saw something wrong and did something about it.
+    GuardTripped {
+        guard: String,
+        /// The metric (or pattern of such) or the alarm that it watches.
+        watched: String,
+        /// Steps trained at that moment.
+        step: u64,
+        /// The first bad value.
+        since_step: u64,
+        value: Number,
+        limit: Number,
+        reason: String,
+        /// Trips of this guard before, without a calm between.
+        relapse: u64,
+        /// In the order in which it was done.
+        done: Vec<GuardDone>,
     },
     RunEnded {
         status: RunStatus,

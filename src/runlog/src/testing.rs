@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::event::{Event, EventKind, GpuSample, Lane, Level, Phase, RunStatus};
+use crate::event::{Event, EventKind, GpuSample, GuardDone, Lane, Level, Phase, RunStatus};
 use crate::number::{Number, Values};
 
 pub fn any_f64() -> impl Strategy<Value = f64> {
@@ -302,6 +302,24 @@ pub fn any_kind() -> BoxedStrategy<EventKind> {
         applied,
         refused,
         ended,
+        (".{0,8}", any::<u64>(), any_f64(), any_f64(), any::<bool>()).prop_map(
+            |(words, step, value, limit, is_done)| EventKind::GuardTripped {
+                guard: words.clone(),
+                watched: words.clone(),
+                step,
+                since_step: step,
+                value: Number(value),
+                limit: Number(limit),
+                reason: words.clone(),
+                relapse: step,
+                done: vec![GuardDone {
+                    action: words.clone(),
+                    before: words.clone(),
+                    after: words,
+                    is_done,
+                }],
+            }
+        ),
         Just(EventKind::Unknown),
     ]
     .boxed()

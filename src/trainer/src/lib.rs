@@ -6,6 +6,7 @@ pub mod engine;
 pub mod evaluate;
 pub mod failure;
 pub mod groups;
+pub mod guard;
 pub mod host;
 pub mod learner;
 pub mod model;

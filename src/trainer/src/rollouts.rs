@@ -77,6 +77,8 @@ pub struct SamplerParts {
     pub knobs: Arc<RolloutKnobs>,
     /// The evaluation of those weights is in the log already.
     pub is_evaluated: bool,
+    /// Each evaluation's event, for the guards. One every few steps: no bound is needed.
+    pub evaluated: mpsc::UnboundedSender<EventKind>,
     /// 0: evaluate and end.
     pub total_steps: u64,
 }
@@ -393,6 +395,7 @@ impl Sampler {
             observer: Arc::new(()),
         };
         let (runner, recorder) = (self.runner.clone(), self.parts.recorder.clone());
+        let evaluated = self.parts.evaluated.clone();
         self.evaluation = Some(tokio::spawn(async move {
             let span = recorder.span(Lane::Eval, format!("version {version}"), Some(version));
             let rollouts = runner.run(batch).await;
@@ -417,12 +420,15 @@ impl Sampler {
             if !is_recorded {
                 return;
             }
-            recorder.record(EventKind::EvalEnded {
+            let ended = EventKind::EvalEnded {
                 step: version,
                 policy_version: version,
                 samples: rollouts.len() as u64,
                 values,
-            });
+            };
+            recorder.record(ended.clone());
+            // The learner may have ended before its last evaluation.
+            drop(evaluated.send(ended));
         }));
         Ok(())
     }

@@ -15,6 +15,7 @@ use std::sync::mpsc as std_mpsc;
 use std::time::Instant;
 
 use experiment::Experiment;
+use experiment::guards::Guard;
 use experiment::settings::Mode;
 use runlog::control::Job;
 use runlog::event::{EventKind, Lane, Phase};
@@ -25,6 +26,7 @@ use tokio::sync::mpsc;
 use crate::control::{Control, Draw, Held, MAX_STALENESS, RolloutKnobs};
 use crate::engine::{Engine, EngineOptions, TokenDecoder, WeightBuffer};
 use crate::failure::Failure;
+use crate::guard::{Acting, Guards, PROBE_METRIC, Probe};
 use crate::learner::{Learner, kind_of};
 use crate::resume::Resume;
 use crate::rollouts::{Sampled, Sampler, SamplerParts};
@@ -70,6 +72,7 @@ pub fn run(
     let actor = setup::actor(experiment, device)?;
     let critic = setup::critic(experiment, device)?;
     setup::check_vocabulary(&chat, actor.config())?;
+    let probe = Probe::load(experiment, &chat, &tools, device)?;
     let total_steps = experiment.trainer.total_training_steps.unwrap_or_else(|| {
         prompts.batches_per_epoch() * u64::from(experiment.trainer.total_epochs)
     });
@@ -171,7 +174,9 @@ pub fn run(
     // One spare buffer, so at most one delivery is under way; the second place keeps the learner from waiting to hand it over.
     let (deliveries, arrivals) = mpsc::channel(2);
     let mut publisher = Publisher::new(spare_receive, canary_ids.clone());
+    let (evaluated, mut evaluations) = mpsc::unbounded_channel();
     let sampler = Sampler::new(SamplerParts {
+        evaluated,
         experiment: Arc::clone(experiment),
         chat,
         tools,
@@ -198,7 +203,21 @@ pub fn run(
         trained: start,
         cursor,
         changed,
+        probe,
     };
+    let mut guards = Acting::new(Guards::new(
+        &experiment.trainer.guards,
+        experiment.trainer.critic_warmup,
+    ));
+    if let Some(probe) = &training.probe {
+        let perplexity = probe.perplexity(training.learner.actor())?;
+        guards.start(PROBE_METRIC, perplexity, &mut training, stop);
+    }
+    let may_roll_back = experiment.trainer.guards.iter().any(Guard::may_roll_back);
+    if may_roll_back && start == 0 && sampled_steps > 0 {
+        // Trouble may begin before the first checkpoint is due; a failure is an alarm already.
+        drop(training.checkpoint());
+    }
     control.ready(&mut training, sampled_steps);
     if start > 0 {
         control.trained(start);
@@ -216,10 +235,18 @@ pub fn run(
         match runtime.block_on(waited) {
             Waited::Batch(sampled, waited_ms) => {
                 control.trains(sampled.step);
-                learner_result = training.train(*sampled, waited_ms);
-                if learner_result.is_err() {
-                    break;
+                let staleness = sampled.draw.staleness;
+                let ended = match training.train(*sampled, waited_ms) {
+                    Ok(ended) => ended,
+                    Err(failure) => {
+                        learner_result = Err(failure);
+                        break;
+                    }
+                };
+                while let Ok(evaluation) = evaluations.try_recv() {
+                    guards.after(&evaluation, None, &mut training, stop);
                 }
+                guards.after(&ended, Some(staleness), &mut training, stop);
                 let trained = training.trained;
                 control.trained(trained);
                 stop.trained(trained);

@@ -106,7 +106,7 @@ fn loss_sum(
 }
 
 /// Mean −ln p per token over all `demonstrations`, without gradients.
-fn evaluate(
+pub(crate) fn evaluate(
     model: &Trained,
     demonstrations: &[Demonstration],
     device: Device,

@@ -16,6 +16,7 @@ use runlog::run_dir::RunDir;
 
 use crate::control::{Change, Controlled, Draw, RolloutKnobs};
 use crate::failure::Failure;
+use crate::guard::{PROBE_METRIC, Probe};
 use crate::learner::{Learner, StepOutcome};
 use crate::rollouts::Sampled;
 use crate::run::panic_text;
@@ -38,11 +39,14 @@ pub struct Training<'r> {
     pub cursor: Option<Cursor>,
     /// Knobs that were set while the run ran: key to value.
     pub changed: BTreeMap<String, f64>,
+    /// Fixed dialogues whose perplexity is recorded.
+    pub probe: Option<Probe>,
 }
 
 impl Training<'_> {
     /// One batch through the learner. A panic inside libtorch is a failure of the run, with its message.
-    pub fn train(&mut self, sampled: Sampled, waited_ms: f64) -> Result<(), Failure> {
+    /// Gives the event of the step's end, recorded already.
+    pub fn train(&mut self, sampled: Sampled, waited_ms: f64) -> Result<EventKind, Failure> {
         let recorder = self.recorder;
         let started_ms = recorder.elapsed_ms();
         let Sampled {
@@ -102,6 +106,11 @@ impl Training<'_> {
         for (name, value) in self.changed_metrics(draw) {
             values.0.entry(name.to_owned()).or_insert(Number(value));
         }
+        if let Some(probe) = &self.probe
+            && step.is_multiple_of(u64::from(self.experiment.trainer.guard_probe_freq))
+        {
+            values.set(PROBE_METRIC, probe.perplexity(self.learner.actor())?);
+        }
         if let Some(trained) = &trained
             && self.experiment.trainer.record_rollouts
             && let Err(error) = save::rollouts(trained, step, self.run_dir)
@@ -112,14 +121,15 @@ impl Training<'_> {
                 message: error.to_string(),
             });
         }
-        recorder.record(EventKind::StepEnded {
+        let ended = EventKind::StepEnded {
             step,
             policy_version: step,
             values: values.0,
-        });
+        };
+        recorder.record(ended.clone());
         self.trained = step;
         self.cursor = Some(cursor);
-        Ok(())
+        Ok(ended)
     }
 
     /// What every knob that was ever set had in this step, by metric; rates and KL weights are there anyway.

@@ -18,8 +18,8 @@ pub fn planned(path: &str) -> Option<&'static str> {
         .map(|(_, what)| *what)
 }
 
-/// Glob match with `*` only.
-fn matches(pattern: &str, path: &str) -> bool {
+/// Glob match with `*` only, which stands for any text.
+pub fn matches(pattern: &str, path: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or("");
     let Some(mut rest) = path.strip_prefix(first) else {
@@ -49,7 +49,6 @@ const PLANNED: &[(&str, &str)] = &[
         "reward.bandit*",
         "choosing reward sources by a bandit comes in a later release",
     ),
-    ("trainer.guards*", "guards come in a later release"),
     (
         "launch*",
         "launching on other machines comes in a later release",

@@ -41,6 +41,8 @@ pub enum Kind {
     Pair(&'static Kind),
     /// A mapping whose keys are not ours.
     Mapping,
+    /// A list of guards; see [`crate::guards`].
+    Guards,
 }
 
 /// The names of an enum.
@@ -75,6 +77,9 @@ impl Kind {
             Self::List(item) => format!("{} or a list of such", item.noun()),
             Self::Pair(_) => "two numbers [a, b]".to_owned(),
             Self::Mapping => "a mapping {key: value}".to_owned(),
+            Self::Guards => {
+                "online, off, or a list of guards {metric: ..., above: ..., action: ...}".to_owned()
+            }
         }
     }
 
@@ -99,7 +104,12 @@ impl Kind {
             },
             Self::Duration => "> 0".to_owned(),
             Self::List(item) | Self::Pair(item) => item.range(name),
-            Self::Bool | Self::Text | Self::Path | Self::Choice(_) | Self::Mapping => String::new(),
+            Self::Bool
+            | Self::Text
+            | Self::Path
+            | Self::Choice(_)
+            | Self::Mapping
+            | Self::Guards => String::new(),
         }
     }
 }

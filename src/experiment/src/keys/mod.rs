@@ -15,6 +15,7 @@ use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 pub use alias::{Canonical, canonical};
+pub use inert::matches as glob;
 pub use inert::planned;
 pub use kind::{Bound, Choices, Kind, or_list};
 pub use live::Live;

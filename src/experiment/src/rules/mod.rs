@@ -1,6 +1,7 @@
 //! What keys must be to each other, and the choices made where a key was left open.
 
 mod generation;
+mod guards;
 mod learning;
 
 use crate::complaint::Severity;
@@ -27,6 +28,7 @@ pub fn apply(experiment: &mut Experiment, givens: &mut Givens) {
     rules.rollout();
     rules.dialogue();
     rules.mode();
+    rules.guards();
     rules.files();
     rules.devices();
 }

@@ -26,6 +26,7 @@ impl View for JsonView<'_> {
             | EventKind::EvalEnded { .. }
             | EventKind::CheckpointSaved { .. }
             | EventKind::Alarm { .. }
+            | EventKind::GuardTripped { .. }
             | EventKind::RunEnded { .. } => self.out.json(event),
             _ => Ok(()),
         }

@@ -60,6 +60,7 @@ pub static TABLE: &[Metric] = &[
     metric("actor/entropy_coeff", "1", Neither, Policy, "weight of the entropy bonus in this step; written from the first live change on"),
     metric("rollout/temperature", "1", Neither, Policy, "temperature that this step's batch was drawn at; written from the first live change on"),
     metric("actor/skipped_updates", "1", Lower, Policy, "updates of this step left out because loss or gradient was not finite"),
+    metric("probe/perplexity", "1", Lower, Policy, "exp of the mean negative log-prob of the probe's assistant tokens (trainer.guard_probe_files), after this step"),
     metric("critic/values/{stat}", "1", Neither, Critic, "value of each drawn token before the update; over the batch's drawn tokens"),
     metric("critic/vf_loss", "1", Lower, Critic, "½·E[max((v − R)², (clip(v, v_old ± cliprange_value) − R)²)] over drawn tokens"),
     metric("critic/vf_clipfrac", "frac", Neither, Critic, "drawn tokens at which the clipped value loss is the larger / drawn tokens"),

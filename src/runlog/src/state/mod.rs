@@ -435,6 +435,8 @@ impl RunState {
                     elapsed_ms,
                 });
             }
+            // Its alarm, recorded beside it, is what screens show.
+            EventKind::GuardTripped { .. } => {}
             EventKind::Unknown => self.unknown_events += 1,
         }
         self.steps.apply(event, &self.recent_spans);
