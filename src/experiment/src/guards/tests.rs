@@ -87,7 +87,10 @@ fn nothing_off_and_none_are_no_guards() {
 #[test]
 fn a_wrong_guard_is_refused_with_its_place_and_what_is_expected() {
     let cases = [
-        ("{metric: a, above_: 1, action: stop}", "did you mean above?"),
+        (
+            "{metric: a, above_: 1, action: stop}",
+            "did you mean above?",
+        ),
         ("{metric: a, action: stop}", "it has no condition"),
         ("{metric: a, above: 1}", "it has no action"),
         ("{above: 1, action: stop}", "it watches nothing"),

@@ -20,6 +20,8 @@ use crate::launch::{Ending, Trainer};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Between two looks at whether a run that is not our child still lives.
 const LIVENESS_EVERY: Duration = Duration::from_secs(2);
+/// Less than this is as good as nothing: one second of events.
+const LEAST_FREE_BYTES: u64 = 16 << 10;
 /// How long a trainer told to end at once may take before it is killed: time to close its files, not to train.
 const GRACE: Duration = Duration::from_secs(3);
 /// How long a trainer that has recorded its end may take to exit.
@@ -153,6 +155,7 @@ impl Follow {
         view: &mut dyn View,
     ) -> Result<End, Failure> {
         let mut kill_at: Option<Instant> = None;
+        let mut disk = DiskWatch::default();
         let mut ended_at: Option<Instant> = None;
         loop {
             // Asked before the read: what the trainer wrote before it ended is then read for sure.
@@ -184,6 +187,9 @@ impl Follow {
             if kill_at.is_some_and(|at| Instant::now() >= at) {
                 trainer.kill();
                 kill_at = None;
+            }
+            if let Some(words) = disk.look(self.tail.path(), free_bytes) {
+                view.notice(&words);
             }
             view.tick(&self.state);
             match self.next_signal() {
@@ -270,9 +276,70 @@ impl Follow {
     }
 }
 
+/// Says once that the run's disk is full, and again when it has filled up anew: the trainer's own alarm cannot be written then.
+#[derive(Debug, Default)]
+struct DiskWatch {
+    looked_at: Option<Instant>,
+    is_full: bool,
+}
+
+impl DiskWatch {
+    /// `free` gives the bytes left on the file system of a path, if it can be asked.
+    fn look(&mut self, events: &Path, free: impl Fn(&Path) -> Option<u64>) -> Option<String> {
+        if self
+            .looked_at
+            .is_some_and(|at| at.elapsed() < LIVENESS_EVERY)
+        {
+            return None;
+        }
+        self.looked_at = Some(Instant::now());
+        let run = events.parent().unwrap_or(events);
+        let was_full = self.is_full;
+        self.is_full = free(run)? < LEAST_FREE_BYTES;
+        (self.is_full && !was_full).then(|| {
+            format!(
+                "the disk of {} is full: training goes on, but its events wait in memory and checkpoints fail; free some space",
+                run.display()
+            )
+        })
+    }
+}
+
+fn free_bytes(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 fn forward(source: &mut Signals, sender: &SyncSender<i32>) {
     for signal in source.forever() {
         // Full: see `Follow::new`. Closed: the follower is gone, and `Handle::close` ends this loop.
         let _ = sender.try_send(signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_fills_up_is_told_once_and_again_after_there_was_room() {
+        let mut disk = DiskWatch::default();
+        let mut look = |free: u64| {
+            disk.looked_at = None;
+            disk.look(Path::new("runs/x/events.jsonl"), |_| Some(free))
+        };
+        assert_eq!(look(1 << 30), None);
+        let told = look(0).expect("it is full");
+        assert!(told.contains("the disk of runs/x is full"), "{told}");
+        assert_eq!(look(0), None);
+        assert_eq!(look(1 << 30), None);
+        assert!(look(4096).is_some());
+    }
+
+    #[test]
+    fn the_file_system_of_a_directory_tells_what_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(free_bytes(directory.path()).is_some());
+        assert_eq!(free_bytes(&directory.path().join("nowhere")), None);
     }
 }
