@@ -42,10 +42,10 @@ ci: check test audit
 
 # Of a step, beside TRL where LATHE_PEERS names its Python: src/trainer/benches/step/. `bench open [20k 200k list]` opens, draws,
 # follows and lists long runs (src/runlog/benches/open/); `bench open --make DIR [--series 50] [--steps 20000] [--runs 1]`
-# only makes such runs, in DIR.
+# only makes such runs, in DIR. `bench bandit` is the time of a pull of each policy (src/bandit/benches/).
 # CPU seconds and memory of a training step and a weight sync; with WORDS `open ...` of opening and showing long runs
 bench *WORDS: libtorch
-    cargo bench --workspace --bench {{ if WORDS =~ '^(open|workbench)( |$)' { replace_regex(WORDS, ' .*', '') } else { 'step' } }} -- {{WORDS}}
+    cargo bench --workspace --bench {{ if WORDS =~ '^(open|workbench|bandit)( |$)' { replace_regex(WORDS, ' .*', '') } else { 'step' } }} -- {{WORDS}}
 
 # build both programs into target/release/
 build: libtorch

@@ -7,13 +7,17 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A room and the rooms of ours that it may use.
-const ARROWS: [(&str, &[&str]); 6] = [
+const ARROWS: [(&str, &[&str]); 7] = [
+    ("bandit", &[]),
     ("runlog", &[]),
-    ("experiment", &[]),
+    ("experiment", &["bandit"]),
     ("nccl-rs", &[]),
     ("dialogue", &["experiment"]),
-    ("lathe", &["runlog", "experiment", "dialogue"]),
-    ("trainer", &["runlog", "experiment", "dialogue", "nccl-rs"]),
+    ("lathe", &["bandit", "runlog", "experiment", "dialogue"]),
+    (
+        "trainer",
+        &["bandit", "runlog", "experiment", "dialogue", "nccl-rs"],
+    ),
 ];
 
 fn root() -> PathBuf {
