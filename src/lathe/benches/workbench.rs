@@ -97,13 +97,18 @@ fn open_and_press(word: &str, run: &Path) -> anyhow::Result<()> {
     ];
     let mut worst = (0.0_f64, 0_u64);
     for (name, key) in keys {
+        let before = viewer.screen();
         let (cpu, bytes) = (viewer.cpu_s()?, viewer.bytes());
         viewer.press(key)?;
         viewer.settle()?;
         let cpu_ms = (viewer.cpu_s()? - cpu) * 1e3;
         let bytes = viewer.bytes() - bytes;
         worst = (worst.0.max(cpu_ms), worst.1.max(bytes));
-        println!("workbench {word}: key {name:<16} {cpu_ms:>6.1} ms CPU  {bytes:>6} bytes");
+        let least = changed_glyph_bytes(&before, &viewer.screen());
+        println!(
+            "workbench {word}: key {name:<16} {cpu_ms:>6.1} ms CPU  {bytes:>6} bytes, {:.1} times the {least} of the glyphs that changed",
+            bytes as f64 / least.max(1) as f64,
+        );
     }
     println!(
         "workbench {word}: worst key {:.1} ms CPU, {} bytes",
@@ -118,6 +123,15 @@ fn open_and_press(word: &str, run: &Path) -> anyhow::Result<()> {
         viewer.peak_mb()?,
     );
     viewer.leave()
+}
+
+/// Bytes of the glyphs of all cells that look different now: without colours and cursor moves, what no frame can be below.
+fn changed_glyph_bytes(before: &vt100::Screen, after: &vt100::Screen) -> usize {
+    let cells = (0..ROWS).flat_map(|row| (0..COLUMNS).map(move |column| (row, column)));
+    cells
+        .filter(|&(row, column)| before.cell(row, column) != after.cell(row, column))
+        .filter_map(|(row, column)| Some(after.cell(row, column)?.contents().len().max(1)))
+        .sum()
 }
 
 /// A run that grows by 50 series ten times a second.
@@ -167,6 +181,8 @@ struct Viewer {
     child: Box<dyn portable_pty::Child + Send + Sync>,
     writer: Arc<Mutex<Box<dyn Write + Send>>>,
     bytes: Arc<AtomicU64>,
+    /// What a terminal shows by now.
+    screen: Arc<Mutex<vt100::Parser>>,
     is_open: Arc<AtomicBool>,
     _master: Box<dyn portable_pty::MasterPty + Send>,
 }
@@ -192,6 +208,8 @@ impl Viewer {
         let writer = Arc::new(Mutex::new(pair.master.take_writer()?));
         let bytes = Arc::new(AtomicU64::new(0));
         let is_open = Arc::new(AtomicBool::new(true));
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
+        let shown = Arc::clone(&screen);
         let (count, open, answers) = (
             Arc::clone(&bytes),
             Arc::clone(&is_open),
@@ -200,6 +218,9 @@ impl Viewer {
         std::thread::spawn(move || {
             let mut buffer = vec![0; 1 << 16];
             while let Ok(got @ 1..) = reader.read(&mut buffer) {
+                if let Ok(mut shown) = shown.lock() {
+                    shown.process(&buffer[..got]);
+                }
                 count.fetch_add(got as u64, Ordering::SeqCst);
                 let text = String::from_utf8_lossy(&buffer[..got]);
                 let answer = |bytes: &[u8]| {
@@ -220,6 +241,7 @@ impl Viewer {
             child,
             writer,
             bytes,
+            screen,
             is_open,
             _master: pair.master,
         })
@@ -227,6 +249,11 @@ impl Viewer {
 
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::SeqCst)
+    }
+
+    fn screen(&self) -> vt100::Screen {
+        let parser = self.screen.lock().expect("the parser takes any bytes");
+        parser.screen().clone()
     }
 
     fn press(&self, keys: &str) -> anyhow::Result<()> {

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
 use crossterm::cursor::{Hide, MoveTo, Show};
-use crossterm::event::{
-    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
-};
+use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste};
+use crossterm::style::Print;
 use crossterm::terminal::{
     Clear, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
@@ -24,6 +23,10 @@ use super::settings::SyncOutput;
 
 /// Frames of at least this many bytes are bracketed by `SyncOutput::Auto`: smaller ones cannot be seen half drawn.
 const LARGE_FRAME_BYTES: usize = 1024;
+
+/// Buttons, wheel and drags, in SGR coordinates. Not crossterm's own request: that also has every motion reported, bytes and
+/// wake-ups over a slow line for nothing.
+const BUTTONS_AND_DRAGS: &str = "\x1b[?1000h\x1b[?1002h\x1b[?1006h";
 
 /// The terminal holds our screen. Kept outside of the screen, for the panic hook.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
@@ -240,7 +243,7 @@ fn take(has_mouse: bool) -> io::Result<()> {
     let mut out = io::stdout();
     queue!(out, EnterAlternateScreen, EnableBracketedPaste)?;
     if has_mouse {
-        queue!(out, EnableMouseCapture)?;
+        queue!(out, Print(BUTTONS_AND_DRAGS))?;
     }
     out.flush().inspect_err(|_| give_back())
 }

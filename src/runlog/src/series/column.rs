@@ -94,6 +94,13 @@ impl Column {
         self.values.reserve(more);
     }
 
+    /// Empties the column and keeps its memory.
+    pub(super) fn clear(&mut self) {
+        self.values.clear();
+        self.levels.iter_mut().for_each(Vec::clear);
+        self.non_finite = 0;
+    }
+
     /// Amortised constant: one value in 64 closes a block.
     pub(super) fn push(&mut self, value: f64) {
         self.values.push(value);

@@ -1,6 +1,6 @@
 //! The smoothed curve: `TensorBoard`'s debiased moving average, over every point and before any decimation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::column::Column;
 use super::{Series, SeriesSet};
@@ -41,21 +41,72 @@ impl Smoothed {
 
     /// Takes the points that are new since the last call. Starts again when the series became shorter or is another one.
     pub fn follow(&mut self, series: Series<'_>) {
+        let values = self.unseen(series);
+        self.take(values);
+    }
+
+    /// The points that are new; all of them, after starting again, when the series became shorter or is another one.
+    fn unseen<'s>(&mut self, series: Series<'s>) -> &'s [f64] {
         let known = self.column.len();
         let is_same = known == 0
             || (known <= series.len()
                 && series.value(known - 1).to_bits() == self.newest.to_bits());
         if !is_same {
-            *self = Self::new(self.weight);
+            self.start_again(self.weight);
         }
         let values = &series.values()[self.column.len()..];
         self.column.reserve(values.len());
-        let mut smooth = [0.0; 256];
-        for part in values.chunks(smooth.len()) {
+        values
+    }
+
+    /// As new, in the memory that it has.
+    fn start_again(&mut self, weight: f64) {
+        let mut column = std::mem::take(&mut self.column);
+        column.clear();
+        *self = Self {
+            column,
+            ..Self::new(weight)
+        };
+    }
+
+    fn take(&mut self, values: &[f64]) {
+        let mut smooth = [0.0; PART];
+        for part in values.chunks(PART) {
             for (value, smooth) in part.iter().zip(&mut smooth) {
                 *smooth = self.next(*value);
             }
             self.column.extend(&smooth[..part.len()]);
+        }
+    }
+
+    /// What [`Smoothed::take`] does, for several curves at once: each average waits for the one before it, so that one curve
+    /// alone leaves most of a core idle. Takes whole parts of what all have and leaves the rest in `values`.
+    fn take_beside(curves: &mut [&mut Self; LANES], values: &mut [&[f64]; LANES]) {
+        let whole = values.iter().map(|values| values.len() / PART).min();
+        let mut smooth = [[0.0; PART]; LANES];
+        for _ in 0..whole.unwrap_or(0) {
+            let parts = values.map(|values| &values[..PART]);
+            let is_started = curves
+                .iter()
+                .all(|curve| curve.power == 0.0 && curve.weight > 0.0);
+            let averages: [f64; LANES] = std::array::from_fn(|lane| curves[lane].average);
+            let shares: [f64; LANES] = std::array::from_fn(|lane| 1.0 - curves[lane].weight);
+            let ends = is_started
+                .then(|| smooth_beside(averages, shares, parts, &mut smooth))
+                .filter(|ends| ends.iter().all(|average| average.is_finite()));
+            for lane in 0..LANES {
+                let (curve, part) = (&mut *curves[lane], parts[lane]);
+                match ends {
+                    Some(ends) => {
+                        curve.average = ends[lane];
+                        curve.newest = part[PART - 1];
+                        curve.column.extend(&smooth[lane]);
+                    }
+                    // At its start, or with numbers so huge that their difference is none.
+                    None => curve.take(part),
+                }
+                values[lane] = &values[lane][PART..];
+            }
         }
     }
 
@@ -88,6 +139,30 @@ impl Smoothed {
     }
 }
 
+/// Points that are smoothed in one go.
+const PART: usize = 256;
+/// Curves that are smoothed beside each other: as many chains of dependent operations as keep a core's adders busy.
+const LANES: usize = 4;
+
+/// The averages after one part of each curve, with what is shown in `smooth`; those of [`Smoothed::next`] where wᵏ is 0.
+fn smooth_beside(
+    mut averages: [f64; LANES],
+    shares: [f64; LANES],
+    parts: [&[f64]; LANES],
+    smooth: &mut [[f64; PART]; LANES],
+) -> [f64; LANES] {
+    for at in 0..PART {
+        for lane in 0..LANES {
+            let value = parts[lane][at];
+            let next = averages[lane] + shares[lane] * (value - averages[lane]);
+            let is_finite = value.is_finite();
+            averages[lane] = if is_finite { next } else { averages[lane] };
+            smooth[lane][at] = if is_finite { next } else { value };
+        }
+    }
+    averages
+}
+
 /// The smoothed curves that a screen shows, of one run and with one weight.
 #[derive(Debug, Clone)]
 pub struct Smoothing {
@@ -108,24 +183,53 @@ impl Smoothing {
         self.weight
     }
 
-    /// Brings the named curves up to date, at the cost of their new points, and forgets all others. Names that the run
-    /// does not have are passed over.
-    pub fn follow<'n>(&mut self, set: &SeriesSet, names: impl IntoIterator<Item = &'n str>) {
-        let mut before = std::mem::take(&mut self.curves);
-        for name in names {
-            let Some(series) = set.get(name) else {
-                continue;
-            };
-            let mut curve = before
-                .remove(name)
-                .unwrap_or_else(|| Smoothed::new(self.weight));
-            curve.follow(series);
-            self.curves.insert(name.to_owned(), curve);
+    /// Takes another weight; the memory of the curves is used again.
+    pub fn set_weight(&mut self, weight: f64) {
+        if self.weight.to_bits() != weight.to_bits() {
+            self.weight = weight;
+            for curve in self.curves.values_mut() {
+                curve.start_again(weight);
+            }
         }
     }
 
-    /// A smoothed curve; None unless [`Smoothing::follow`] took it.
+    /// Brings the named curves up to date, at the cost of their new points. Others stay as they are. Names that the run does
+    /// not have are passed over.
+    pub fn follow<'n>(&mut self, set: &SeriesSet, names: impl IntoIterator<Item = &'n str>) {
+        let names: BTreeSet<&str> = names.into_iter().collect();
+        for name in &names {
+            if set.get(name).is_some() && !self.curves.contains_key(*name) {
+                let curve = Smoothed::new(self.weight);
+                self.curves.insert((*name).to_owned(), curve);
+            }
+        }
+        let mut work: Vec<(&mut Smoothed, &[f64])> = self
+            .curves
+            .iter_mut()
+            .filter(|(name, _)| names.contains(name.as_str()))
+            .filter_map(|(name, curve)| {
+                let values = curve.unseen(set.get(name)?);
+                Some((curve, values))
+            })
+            .collect();
+        for group in work.chunks_mut(LANES) {
+            if let [a, b, c, d] = group {
+                let mut values = [a.1, b.1, c.1, d.1];
+                Smoothed::take_beside(
+                    &mut [&mut *a.0, &mut *b.0, &mut *c.0, &mut *d.0],
+                    &mut values,
+                );
+                [a.1, b.1, c.1, d.1] = values;
+            }
+            for (curve, values) in group {
+                curve.take(values);
+            }
+        }
+    }
+
+    /// A smoothed curve, up to the last [`Smoothing::follow`] that named it; None when there was none.
     pub fn get<'a>(&'a self, set: &'a SeriesSet, name: &str) -> Option<Series<'a>> {
-        Some(self.curves.get(name)?.over(set.get(name)?))
+        let (curve, series) = (self.curves.get(name)?, set.get(name)?);
+        (curve.column.len() <= series.len()).then(|| curve.over(series))
     }
 }

@@ -240,6 +240,53 @@ proptest! {
     }
 
     #[test]
+    fn curves_that_are_smoothed_beside_each_other_are_each_as_if_alone(
+        seeds in prop::collection::vec((0_usize..3000, any::<u32>()), 1..10),
+        weights in prop::sample::subsequence(vec![0.0, 0.3, 0.9, 0.99, 0.9999], 2),
+        cut in 0.0_f64..1.0,
+    ) {
+        let names: Vec<String> = (0..seeds.len()).map(|i| format!("m{i}")).collect();
+        // Mostly ordinary values; some that are none, and some so huge that their difference overflows.
+        let value = |i: usize, seed: u32| {
+            let draw = (i as u32).wrapping_mul(2_654_435_761).wrapping_add(seed);
+            match draw.rotate_left(13) % 97 {
+                0 => f64::NAN,
+                1 => f64::INFINITY,
+                2 if seed.is_multiple_of(3) => f64::MAX,
+                3 if seed.is_multiple_of(3) => f64::MIN,
+                _ => f64::from(draw % 1000) - 500.0,
+            }
+        };
+        let set_of = |share: f64| {
+            let mut set = SeriesSet::default();
+            let longest = seeds.iter().map(|(count, _)| *count).max().unwrap_or(0);
+            for i in 0..(longest as f64 * share) as usize {
+                let row = names
+                    .iter()
+                    .zip(&seeds)
+                    .filter(|(_, (count, _))| i < *count)
+                    .map(|(name, (_, seed))| (name.as_str(), value(i, *seed)));
+                set.push_row(Source::Steps, head(i as u64), row);
+            }
+            set
+        };
+        let (part, whole) = (set_of(cut), set_of(1.0));
+        let mut smoothing = Smoothing::new(weights[0]);
+        smoothing.follow(&part, names.iter().map(String::as_str));
+        for weight in weights {
+            smoothing.set_weight(weight);
+            smoothing.follow(&whole, names.iter().map(String::as_str));
+            for name in &names {
+                let Some(series) = whole.get(name) else { continue };
+                let mut alone = Smoothed::new(weight);
+                alone.follow(series);
+                let bits = |series: Series<'_>| series.values().iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                prop_assert_eq!(bits(smoothing.get(&whole, name).unwrap()), bits(alone.over(series)));
+            }
+        }
+    }
+
+    #[test]
     fn a_constant_series_stays_exactly_constant(value in any_f64(), count in 1_usize..500, weight in 0.0_f64..1.0) {
         prop_assume!(value.is_finite());
         let set = of(&vec![value; count]);

@@ -162,6 +162,7 @@ pub struct Live {
     /// See [`Live::visible`]; found anew with every update, since looking through a thousand metrics for each panel costs more
     /// than drawing them.
     order: Vec<usize>,
+    envelopes: view::Envelopes,
 }
 
 impl Default for Live {
@@ -185,6 +186,7 @@ impl Default for Live {
             picker: None,
             run: None,
             order: Vec::new(),
+            envelopes: view::Envelopes::default(),
         }
     }
 }
@@ -298,7 +300,6 @@ impl Live {
                     at.saturating_sub(1)
                 };
                 self.weight = SMOOTHINGS[next];
-                self.smoothings.clear();
                 shared.say(Notice::good(if self.weight == 0.0 {
                     "not smoothed".to_owned()
                 } else {
@@ -584,6 +585,7 @@ impl Live {
 
     /// After the data changed: smoothed curves, alarms, what belongs to a run that is no longer shown.
     fn refresh(&mut self, shared: &mut Shared) -> Vec<Effect> {
+        self.envelopes.clear();
         if !self.is_layout_read {
             self.is_layout_read = true;
             if let Some(panels) = shared.kept.get::<Vec<Panel>>("live.panels")
@@ -648,10 +650,11 @@ impl Live {
                 .iter()
                 .flat_map(|panel| panel.names(&run.state))
                 .collect();
-            smoothings
+            let smoothing = smoothings
                 .entry(run.key.clone())
-                .or_insert_with(|| Smoothing::new(self.weight))
-                .follow(&run.state.series, names);
+                .or_insert_with(|| Smoothing::new(self.weight));
+            smoothing.set_weight(self.weight);
+            smoothing.follow(&run.state.series, names);
         }
         self.smoothings = smoothings;
     }

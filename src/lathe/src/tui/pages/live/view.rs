@@ -1,8 +1,11 @@
 //! From series to a chart: which part of the runs is in view, decimated, and read out at the crosshair.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use ratatui::layout::Rect;
 use runlog::metrics;
-use runlog::series::{Scale, Series, Smoothing, XAxis, envelope};
+use runlog::series::{Cell, Scale, Series, Smoothing, XAxis, envelope};
 
 use super::Live;
 use super::panels::Panel;
@@ -148,6 +151,47 @@ pub fn full_range(axis: XAxis, shared: &Shared) -> Option<(f64, f64)> {
     Some((low, if end > low { end } else { low + 1.0 }))
 }
 
+/// Which part of which curve, and for how many columns of dots.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Cut {
+    run: RunKey,
+    name: String,
+    /// Bits of the smoothing's weight; 0: the raw curve.
+    weight: u64,
+    points: usize,
+    axis: XAxis,
+    range: (u64, u64),
+    scale: Scale,
+    columns: usize,
+}
+
+/// Curves that were cut already: most keys move a crosshair or the focus over the same curves, and cutting millions of points
+/// anew costs more than drawing them. Emptied whenever the data changed.
+#[derive(Debug, Default)]
+pub struct Envelopes(RefCell<HashMap<Cut, Vec<Cell>>>);
+
+/// Curves that are kept at most: a few screens.
+const MOST_KEPT: usize = 512;
+
+impl Envelopes {
+    pub fn clear(&mut self) {
+        self.0.get_mut().clear();
+    }
+
+    fn get(&self, cut: Cut, make: impl FnOnce() -> Vec<Cell>) -> Vec<Cell> {
+        if let Some(cells) = self.0.borrow().get(&cut) {
+            return cells.clone();
+        }
+        let cells = make();
+        let mut kept = self.0.borrow_mut();
+        if kept.len() >= MOST_KEPT {
+            kept.clear();
+        }
+        kept.insert(cut, cells.clone());
+        cells
+    }
+}
+
 /// Makes a panel's view for a plot of this size.
 pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: Rect) -> View {
     let marks = shared.glyphs.plot;
@@ -170,32 +214,48 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
         let smoothed = live
             .smoothing(&run.key)
             .and_then(|smoothing: &Smoothing| smoothing.get(&run.state.series, name));
-        let cut = |series: Series<'_>| {
-            envelope(
-                series,
-                live.axis,
-                window.x0,
-                window.x1,
+        let cut = |series: Series<'_>, is_smoothed: bool| {
+            let key = Cut {
+                run: run.key.clone(),
+                name: name.to_owned(),
+                weight: if is_smoothed {
+                    live.weight.to_bits()
+                } else {
+                    0
+                },
+                points: series.len(),
+                axis: live.axis,
+                range: (window.x0.to_bits(), window.x1.to_bits()),
+                scale: window.scale,
                 columns,
-                window.scale,
-            )
+            };
+            live.envelopes.get(key, || {
+                envelope(
+                    series,
+                    live.axis,
+                    window.x0,
+                    window.x1,
+                    columns,
+                    window.scale,
+                )
+            })
         };
         if let Some(smoothed) = smoothed {
             drawn.push(Curve {
-                cells: cut(series),
+                cells: cut(series, false),
                 style: shared.style(Role::Raw),
                 is_faint: true,
                 mark: '.',
             });
             drawn.push(Curve {
-                cells: cut(smoothed),
+                cells: cut(smoothed, true),
                 style,
                 is_faint: false,
                 mark,
             });
         } else {
             drawn.push(Curve {
-                cells: cut(series),
+                cells: cut(series, false),
                 style,
                 is_faint: false,
                 mark,
@@ -387,5 +447,38 @@ pub fn short_name(name: &str) -> &str {
         }
         Some((_, last)) => last,
         None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_is_cut_once_for_each_window_until_the_data_change() {
+        let mut envelopes = Envelopes::default();
+        let made = std::cell::Cell::new(0);
+        let cut = |end: f64| Cut {
+            run: RunKey::new(std::path::Path::new("runs/a")),
+            name: "loss".to_owned(),
+            weight: 0,
+            points: 3,
+            axis: XAxis::Step,
+            range: (0.0_f64.to_bits(), end.to_bits()),
+            scale: Scale::Linear,
+            columns: 8,
+        };
+        let make = || {
+            made.set(made.get() + 1);
+            vec![Cell::EMPTY; 8]
+        };
+        envelopes.get(cut(1.0), make);
+        envelopes.get(cut(1.0), make);
+        assert_eq!(made.get(), 1);
+        envelopes.get(cut(2.0), make);
+        assert_eq!(made.get(), 2);
+        envelopes.clear();
+        envelopes.get(cut(1.0), make);
+        assert_eq!(made.get(), 3);
     }
 }

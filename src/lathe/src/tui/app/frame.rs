@@ -1,0 +1,341 @@
+//! What stands around the page: tabs and the run's standing above, the replay's bar and the keys' hints below.
+//!
+//! ```text
+//!  Runs 1  Live 2 …                    quickstart-ab12 · running · step 41/80     header
+//!  ┌ the page ────────────────────────────────────────────────────────────┐
+//!  └──────────────────────────────────────────────────────────────────────┘
+//!  ▶ 10x  1:07 of 2:40 ━━━━━━━━━━━╸────────                                        replay bar, in a replay
+//!  a notice, or: ? help  : actions  …                                              footer
+//! ```
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Block;
+
+use super::App;
+use crate::tui::bindings::{self, Context};
+use crate::tui::pages::PageId;
+use crate::tui::shared::OpenRun;
+use crate::tui::theme::Role;
+use crate::tui::widgets::{empty, text};
+
+/// Columns of the replay bar's text.
+const REPLAY_LABEL: u16 = 26;
+
+/// Where each part of the screen is.
+pub(super) struct Parts {
+    pub(super) header: Rect,
+    pub(super) page: Rect,
+    pub(super) replay: Rect,
+    pub(super) footer: Rect,
+}
+
+impl App {
+    pub(super) fn layout(&self, area: Rect) -> Parts {
+        let replay_rows = u16::from(self.shared.replay.is_some() && area.height > 6);
+        // Pages know their room from `Shared::page_area`, which says the same.
+        let [header, page, replay, footer] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Min(1),
+            Constraint::Length(replay_rows),
+            Constraint::Length(u16::from(area.height > 3)),
+        ])
+        .areas(area);
+        Parts {
+            header,
+            page,
+            replay,
+            footer,
+        }
+    }
+
+    pub fn draw(&self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        if area.width < 12 || area.height < 3 {
+            frame.render_widget("too small", area);
+            return;
+        }
+        frame.render_widget(Block::new().style(self.shared.style(Role::Text)), area);
+        let parts = self.layout(area);
+        self.draw_header(frame, parts.header);
+        match self
+            .shared
+            .current_run()
+            .and_then(|run| run.problem.as_ref())
+        {
+            Some(problem)
+                if !matches!(
+                    self.page,
+                    PageId::Runs | PageId::Config | PageId::Launch | PageId::Compare
+                ) =>
+            {
+                empty::problem(&self.shared, frame, parts.page, problem);
+            }
+            _ => self
+                .pages
+                .get(self.page)
+                .draw(&self.shared, frame, parts.page),
+        }
+        if parts.replay.height > 0 {
+            self.draw_replay(frame, parts.replay);
+        }
+        if parts.footer.height > 0 {
+            self.draw_footer(frame, parts.footer);
+        }
+        if let Some(modal) = &self.modal {
+            modal.draw(&self.shared, self.page, frame, area);
+        }
+    }
+
+    /// The tabs' texts: every name where the run's standing fits beside them, else numbers and the current one's name.
+    fn tabs(&self, width: u16) -> Vec<(PageId, String)> {
+        let standing: usize = self.standing().iter().map(Span::width).sum();
+        let names: usize = PageId::ALL.map(|page| page.title().len() + 4).iter().sum();
+        let is_wide = names + standing < usize::from(width);
+        PageId::ALL
+            .into_iter()
+            .enumerate()
+            .map(|(index, page)| {
+                let number = index + 1;
+                let label = if is_wide || page == self.page {
+                    format!("{number} {}", page.title())
+                } else {
+                    number.to_string()
+                };
+                let is_marked_by_color = self.shared.theme.style(Role::Selection).bg.is_some();
+                let label = if page == self.page && !is_marked_by_color {
+                    format!("[{label}]")
+                } else {
+                    format!(" {label} ")
+                };
+                (page, label)
+            })
+            .collect()
+    }
+
+    pub(super) fn tab_at(&self, header: Rect, column: u16) -> Option<PageId> {
+        let mut at = header.x;
+        for (page, label) in self.tabs(header.width) {
+            let end = at + text::width(&label) as u16;
+            if (at..end).contains(&column) {
+                return Some(page);
+            }
+            at = end;
+        }
+        None
+    }
+
+    fn draw_header(&self, frame: &mut Frame<'_>, area: Rect) {
+        let shared = &self.shared;
+        let mut spans: Vec<Span<'_>> = Vec::new();
+        let mut used = 0;
+        for (page, label) in self.tabs(area.width) {
+            used += text::width(&label);
+            let style = if page == self.page {
+                shared
+                    .style(Role::Accent)
+                    .patch(shared.style(Role::Selection))
+            } else {
+                shared.style(Role::Muted)
+            };
+            spans.push(Span::styled(label, style));
+        }
+        let right = self.standing();
+        let room = usize::from(area.width).saturating_sub(used + 1);
+        let width: usize = right.iter().map(Span::width).sum();
+        if width <= room {
+            spans.push(Span::raw(" ".repeat(room - width + 1)));
+            spans.extend(right);
+        } else {
+            let whole: String = right.iter().map(|span| span.content.as_ref()).collect();
+            spans.push(Span::raw(" "));
+            spans.push(Span::raw(text::fit(&whole, room, shared.glyphs.unicode)));
+        }
+        frame.render_widget(Line::from(spans), area);
+    }
+
+    /// The current run in a few words.
+    fn standing(&self) -> Vec<Span<'static>> {
+        let shared = &self.shared;
+        let mut spans = Vec::new();
+        if shared.is_frozen {
+            spans.push(Span::styled("frozen  ", shared.style(Role::Caution)));
+        }
+        if shared.is_read_only {
+            spans.push(Span::styled("read-only  ", shared.style(Role::Muted)));
+        }
+        let Some(run) = shared.current_run() else {
+            return spans;
+        };
+        let name = run.info.as_ref().map_or_else(
+            || run.key.name(),
+            |info| format!("{}-{}", info.experiment_name, info.id),
+        );
+        // The name comes last: it is what a narrow screen can spare.
+        let (word, role) = self.state_of(run);
+        spans.push(Span::styled(word, shared.style(role)));
+        if let Some(total) = run.state.total_steps() {
+            spans.push(Span::raw(format!("  step {}/{total}", run.state.step)));
+        }
+        if run.bad_lines > 0 {
+            spans.push(Span::styled(
+                format!("  {} corrupt lines", run.bad_lines),
+                shared.style(Role::Caution),
+            ));
+        }
+        spans.push(Span::raw("  "));
+        spans.push(Span::styled(name, shared.style(Role::Title)));
+        spans
+    }
+
+    fn state_of(&self, run: &OpenRun) -> (String, Role) {
+        if self.shared.replay.is_some() {
+            return ("replay".to_owned(), Role::Caution);
+        }
+        if !run.is_caught_up {
+            return ("opening".to_owned(), Role::Muted);
+        }
+        let word = match self.shared.runs.find(&run.key) {
+            Some(entry) if entry.state_word() == "running" && run.state.is_paused => {
+                "paused".to_owned()
+            }
+            Some(entry) => entry.state_word().to_owned(),
+            None => match &run.state.ended {
+                Some(ended) => match ended.status {
+                    runlog::event::RunStatus::Completed => "finished",
+                    runlog::event::RunStatus::Stopped => "stopped",
+                    _ => "failed",
+                }
+                .to_owned(),
+                None => String::new(),
+            },
+        };
+        let role = match word.as_str() {
+            "running" => Role::Accent,
+            "finished" => Role::Good,
+            "failed" | "dead" => Role::Bad,
+            _ => Role::Caution,
+        };
+        (word, role)
+    }
+
+    fn draw_replay(&self, frame: &mut Frame<'_>, area: Rect) {
+        let Some(replay) = &self.shared.replay else {
+            return;
+        };
+        let glyphs = self.shared.glyphs;
+        let mark = if replay.is_playing {
+            glyphs.pick("▶", ">")
+        } else {
+            glyphs.pick("⏸", "=")
+        };
+        let left = format!(
+            "{mark} {}x  {} of {} ",
+            text::number(replay.speed),
+            text::clock(replay.at_ms),
+            text::clock(replay.length_ms)
+        );
+        let left = text::pad(
+            &left,
+            usize::from(REPLAY_LABEL.min(area.width)),
+            glyphs.unicode,
+        );
+        let room = area.width.saturating_sub(REPLAY_LABEL);
+        let column_of = |ms: f64| {
+            let share = if replay.length_ms > 0.0 {
+                (ms / replay.length_ms).clamp(0.0, 1.0)
+            } else {
+                0.0
+            };
+            (share * f64::from(room.saturating_sub(1))).round() as u16
+        };
+        let mut cells: Vec<(&str, Role)> = (0..room)
+            .map(|column| {
+                if column <= column_of(replay.at_ms) {
+                    (glyphs.pick("━", "="), Role::Accent)
+                } else {
+                    (glyphs.pick("─", "-"), Role::Muted)
+                }
+            })
+            .collect();
+        for mark_ms in &replay.marks_ms {
+            if let Some(cell) = cells.get_mut(usize::from(column_of(*mark_ms))) {
+                *cell = (glyphs.pick("◆", "+"), Role::Caution);
+            }
+        }
+        let mut spans = vec![Span::styled(left, self.shared.style(Role::Title))];
+        spans.extend(
+            cells
+                .into_iter()
+                .map(|(symbol, role)| Span::styled(symbol, self.shared.style(role))),
+        );
+        frame.render_widget(Line::from(spans), area);
+    }
+
+    fn draw_footer(&self, frame: &mut Frame<'_>, area: Rect) {
+        let shared = &self.shared;
+        let unicode = shared.glyphs.unicode;
+        if let Some(notice) = &shared.notice {
+            let shown = text::fit(&notice.text, usize::from(area.width), unicode);
+            frame.render_widget(Line::styled(shown, shared.style(notice.role)), area);
+            return;
+        }
+        if !self.pressed.is_empty() {
+            let keys: Vec<String> = self.pressed.iter().map(ToString::to_string).collect();
+            let shown = format!("{} …", keys.join(" "));
+            frame.render_widget(Line::styled(shown, shared.style(Role::Accent)), area);
+            return;
+        }
+        let is_typing = self.pages.get(self.page).is_typing();
+        let status = self.pages.get(self.page).status(shared);
+        let mut spans: Vec<Span<'_>> = Vec::new();
+        let mut room = usize::from(area.width).saturating_sub(text::width(&status) + 1);
+        let hints: Vec<(String, &str)> = if is_typing {
+            vec![
+                ("enter".to_owned(), "accept"),
+                ("esc".to_owned(), "give up"),
+            ]
+        } else {
+            let of_page = bindings::all()
+                .iter()
+                .filter(|binding| binding.context == Context::Page(self.page));
+            let global = bindings::all()
+                .iter()
+                .filter(|binding| binding.context == Context::Global);
+            of_page
+                .chain(global)
+                .filter(|binding| !binding.hint.is_empty())
+                .filter_map(|binding| {
+                    let key = shared.keymap.keys_of(binding).first()?;
+                    Some((key.clone(), binding.hint))
+                })
+                .collect()
+        };
+        for (key, hint) in hints {
+            let width = text::width(&key) + text::width(hint) + 3;
+            if width > room {
+                continue;
+            }
+            room -= width;
+            spans.push(Span::styled(key, shared.style(Role::Accent)));
+            spans.push(Span::styled(
+                format!(" {hint}  "),
+                shared.style(Role::Muted),
+            ));
+        }
+        frame.render_widget(Line::from(spans), area);
+        if !status.is_empty() {
+            let width = (text::width(&status) as u16).min(area.width);
+            let right = Rect::new(area.right() - width, area.y, width, 1);
+            frame.render_widget(Line::styled(status, shared.style(Role::Muted)), right);
+        }
+    }
+}
+
+/// The share of the run that a column of the replay bar stands for.
+pub(super) fn replay_share(bar: Rect, column: u16) -> f64 {
+    let room = bar.width.saturating_sub(REPLAY_LABEL).max(2);
+    let at = column.saturating_sub(bar.x + REPLAY_LABEL);
+    (f64::from(at) / f64::from(room - 1)).clamp(0.0, 1.0)
+}

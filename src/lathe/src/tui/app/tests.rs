@@ -1,0 +1,136 @@
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent};
+
+use super::*;
+use crate::tui::testing::{Bench, sample_events};
+
+fn has(bench: &Bench, wanted: fn(&Effect) -> bool) -> bool {
+    bench.effects.iter().any(wanted)
+}
+
+#[test]
+fn number_keys_and_clicks_on_tabs_bring_pages_to_the_front() {
+    let mut bench = Bench::with_run(5);
+    for (index, page) in PageId::ALL.into_iter().enumerate() {
+        bench.press(&(index + 1).to_string());
+        assert_eq!(bench.app.page, page);
+    }
+    let screen = bench.screen(120, 40);
+    let column = screen.lines().next().unwrap().find('2').unwrap() as u16;
+    bench.act(Action::Mouse(MouseEvent {
+        kind: MouseEventKind::Down(MouseButton::Left),
+        column,
+        row: 0,
+        modifiers: KeyModifiers::NONE,
+    }));
+    assert_eq!(bench.app.page, PageId::Live);
+}
+
+#[test]
+fn the_palette_finds_an_action_by_its_words_and_does_it() {
+    let mut bench = Bench::with_run(5);
+    bench.press("ctrl-p");
+    bench.type_text("page timeline");
+    bench.press("enter");
+    assert_eq!(bench.app.page, PageId::Timeline);
+}
+
+#[test]
+fn pasted_text_reaches_a_field_and_never_the_keys() {
+    let mut bench = Bench::default();
+    bench.act(Action::Paste("q".to_owned()));
+    assert!(!has(&bench, |effect| matches!(effect, Effect::Quit)));
+    bench.press("ctrl-p");
+    bench.act(Action::Paste("page logs".to_owned()));
+    bench.press("enter");
+    assert_eq!(bench.app.page, PageId::Logs);
+}
+
+#[test]
+fn quitting_ends_no_run_and_keeps_the_layout() {
+    let mut bench = Bench::with_run(5);
+    bench.press("q");
+    assert!(has(&bench, |effect| matches!(effect, Effect::Quit)));
+    assert!(has(&bench, |effect| matches!(effect, Effect::SaveState)));
+}
+
+#[test]
+fn a_frozen_screen_loses_nothing() {
+    let mut bench = Bench::with_run(5);
+    let key = bench.app.shared.current.clone().unwrap();
+    let before = bench.app.shared.current_run().unwrap().state.clone();
+    bench.press("F");
+    let mut event = sample_events(6).pop().unwrap();
+    event.seq = before.events;
+    bench.act(Action::Message(Message::Events {
+        key,
+        events: vec![event.clone()],
+    }));
+    assert_eq!(bench.app.shared.current_run().unwrap().state, before);
+    bench.press("F");
+    let mut after = before;
+    after.apply(&event);
+    assert_eq!(bench.app.shared.current_run().unwrap().state, after);
+}
+
+#[test]
+fn a_replay_goes_by_steps_and_marks_and_back_to_live() {
+    let mut bench = Bench::with_run(20);
+    bench.press("P");
+    let key = bench.app.shared.current.clone().unwrap();
+    assert!(has(&bench, |effect| matches!(
+        effect,
+        Effect::OpenReplay { .. }
+    )));
+    bench.act(Action::Message(Message::ReplayReady {
+        key: key.clone(),
+        length_ms: 40_000.0,
+        marks_ms: vec![14_500.0, 20_500.0],
+        steps_ms: (1..=20)
+            .map(|step| (step, 500.0 + step as f64 * 2000.0))
+            .collect(),
+    }));
+    bench.effects.clear();
+    bench.press("> > ctrl-n <");
+    let seeks: Vec<f64> = bench
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Replay(ReplayCommand::Seek { at_ms }) => Some(*at_ms),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(seeks, [2500.0, 4500.0, 14_500.0, 12_500.0]);
+    let screen = bench.screen(80, 24);
+    assert!(screen.contains("10x  0:12 of 0:40"), "{screen}");
+    bench.press("P");
+    assert!(bench.app.shared.replay.is_none());
+    assert!(has(&bench, |effect| matches!(effect, Effect::OpenRun(_))));
+}
+
+#[test]
+fn ctrl_c_in_a_text_field_gives_up_the_line_and_does_not_leave() {
+    let mut bench = Bench::with_run(5);
+    bench.press("2 A");
+    bench.type_text("kl");
+    bench.act(Action::Key(KeyEvent::new(
+        KeyCode::Char('c'),
+        KeyModifiers::CONTROL,
+    )));
+    assert!(!has(&bench, |effect| matches!(effect, Effect::Quit)));
+    assert!(!bench.app.pages.get(PageId::Live).is_typing());
+}
+
+#[test]
+fn a_confirmation_takes_its_own_key_and_nothing_else() {
+    for (key, is_done) in [("y", true), ("enter", false), ("r", false), ("esc", false)] {
+        let mut bench = Bench::with_run(5);
+        bench.press("2 D r");
+        bench.effects.clear();
+        bench.press(key);
+        assert_eq!(
+            has(&bench, |effect| matches!(effect, Effect::SaveState)),
+            is_done,
+            "{key}"
+        );
+    }
+}
