@@ -182,6 +182,13 @@ fn kind_of(kind: &Kind, name: &str, node: &Node, dropped: &mut Vec<String>) -> R
             Value::Null => Ok(json!({})),
             _ => Err(wrong_type()),
         },
+        Kind::Band => {
+            let band = text(node).ok_or_else(wrong_type)?;
+            match crate::correction::Band::parse(&band) {
+                Ok(band) => Ok(json!(band)),
+                Err(reason) => Err(Wrong::Part(reason)),
+            }
+        }
         Kind::Guards => crate::guards::read(node)
             .map(|guards| serde_json::to_value(guards).expect("guards have string keys"))
             .map_err(Wrong::Part),

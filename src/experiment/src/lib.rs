@@ -10,6 +10,7 @@
 
 mod complaint;
 mod convert;
+pub mod correction;
 mod effective;
 pub mod estimators;
 mod given;

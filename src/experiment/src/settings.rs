@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::correction::Band;
 use crate::guards::Guard;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -105,6 +106,7 @@ pub struct PolicyLoss {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossMode {
+    #[serde(alias = "bypass_mode")]
     Vanilla,
     DppoTv,
     DppoKl,
@@ -406,11 +408,27 @@ pub struct AsyncTraining {
 pub struct RolloutCorrection {
     /// Truncated importance sampling per `token` or `sequence`; None: off.
     pub rollout_is: Option<ImportanceLevel>,
-    /// Truncation cap C.
-    pub rollout_is_threshold: f64,
+    /// A cap C, or a band.
+    pub rollout_is_threshold: Band,
     pub rollout_is_batch_normalize: bool,
+    /// What is left out of the loss, with its thresholds; see [`crate::correction::criteria`]. None: nothing.
+    pub rollout_rs: Option<String>,
+    pub rollout_rs_threshold: Option<String>,
     /// Old log-probs := the rollout's own, no second pass.
     pub bypass_mode: bool,
+    /// With `bypass_mode` only.
+    pub loss_type: BypassLoss,
+}
+
+/// What corrects the gap to the rollout when there is no policy between it and the one that is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BypassLoss {
+    /// The clipped ratio to the rollout.
+    #[default]
+    PpoClip,
+    /// −A·log π, weighted by the correction's weights.
+    Reinforce,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -511,6 +529,8 @@ pub enum Mode {
     Sync,
     OneStepOff,
     Async,
+    /// Begins as `sync`; the async advisor measures, and turns the bound of staleness up to `max_staleness`.
+    Auto,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -803,9 +823,15 @@ impl Default for RolloutCorrection {
     fn default() -> Self {
         Self {
             rollout_is: None,
-            rollout_is_threshold: 2.0,
+            rollout_is_threshold: Band {
+                lower: None,
+                upper: 2.0,
+            },
             rollout_is_batch_normalize: false,
+            rollout_rs: None,
+            rollout_rs_threshold: None,
             bypass_mode: false,
+            loss_type: BypassLoss::PpoClip,
         }
     }
 }

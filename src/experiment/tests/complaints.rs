@@ -839,6 +839,46 @@ fn keys_that_do_not_fit_together_are_named() {
             &[]
         ),
         (
+            "a correction that has its own loss",
+            "BASE\nalgorithm: {rollout_correction: {bypass_mode: true, loss_type: reinforce, rollout_is: token, rollout_is_batch_normalize: true}}\n",
+            &[]
+        ),
+        (
+            "two losses",
+            "BASE\nactor: {policy_loss: {loss_mode: gspo}}\nalgorithm: {rollout_correction: {bypass_mode: true, loss_type: reinforce}}\n",
+            &[]
+        ),
+        (
+            "a loss of bypass mode alone",
+            "BASE\nalgorithm: {rollout_correction: {loss_type: reinforce}}\n",
+            &[]
+        ),
+        (
+            "verl's other name of bypass mode",
+            "BASE\nactor: {policy_loss: {loss_mode: bypass_mode}}\n",
+            &[]
+        ),
+        (
+            "a rejection without a threshold",
+            "BASE\nalgorithm: {rollout_correction: {rollout_rs: token_k1}}\n",
+            &[]
+        ),
+        (
+            "a rejection of something unknown",
+            "BASE\nalgorithm: {rollout_correction: {rollout_rs: 'token_k1, seq_k4', rollout_rs_threshold: 2}}\n",
+            &[]
+        ),
+        (
+            "a threshold of no rejection",
+            "BASE\nalgorithm: {rollout_correction: {rollout_rs_threshold: 2}}\n",
+            &[]
+        ),
+        (
+            "a band upside down",
+            "BASE\nalgorithm: {rollout_correction: {rollout_is: token, rollout_is_threshold: 5_0.5}}\n",
+            &[]
+        ),
+        (
             "threshold of nothing",
             "BASE\nalgorithm: {rollout_correction: {rollout_is_threshold: 3}}\n",
             &[]

@@ -1,5 +1,6 @@
 //! The embedded trainer: rollouts, learner, weight sync, checkpoints. The only crate that links libtorch.
 
+pub mod advise;
 pub mod checkpoint;
 pub mod control;
 pub mod engine;

@@ -211,7 +211,7 @@ impl Sampler {
     }
 
     fn is_async(&self) -> bool {
-        self.parts.experiment.trainer.mode == Mode::Async
+        matches!(self.parts.experiment.trainer.mode, Mode::Async | Mode::Auto)
     }
 
     /// Proves a delivery, swaps it in, and evaluates it if it is due.

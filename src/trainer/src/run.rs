@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use experiment::Experiment;
 use experiment::guards::Guard;
@@ -23,6 +23,7 @@ use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 use tokio::sync::mpsc;
 
+use crate::advise::{Advising, Timed};
 use crate::control::{Control, Draw, Held, MAX_STALENESS, RolloutKnobs};
 use crate::engine::{Engine, EngineOptions, TokenDecoder, WeightBuffer};
 use crate::failure::Failure;
@@ -105,6 +106,7 @@ pub fn run(
             Mode::Sync => "sync".to_owned(),
             Mode::OneStepOff => "one_step_off".to_owned(),
             Mode::Async => "async".to_owned(),
+            Mode::Auto => "auto".to_owned(),
         },
         total_steps: if experiment.trainer.val_only {
             0
@@ -227,15 +229,19 @@ pub fn run(
     });
     let mut rollout_side = runtime.spawn(sampler.run(batches, arrivals));
 
+    let mut advising = Advising::new(experiment, draw.staleness);
     let mut learner_result = Ok(());
     // Rewinds of the weights that the rollout side was given last.
     let mut published_rewinds = 0;
     while training.trained < sampled_steps {
         let waited = next_batch(control, &mut training, &mut ready, stop, published_rewinds);
+        let mut timed = None;
         match runtime.block_on(waited) {
             Waited::Batch(sampled, waited_ms) => {
                 control.trains(sampled.step);
                 let staleness = sampled.draw.staleness;
+                let generate_s = sampled.timing.generate_s;
+                let began = Instant::now();
                 let ended = match training.train(*sampled, waited_ms) {
                     Ok(ended) => ended,
                     Err(failure) => {
@@ -243,6 +249,12 @@ pub fn run(
                         break;
                     }
                 };
+                timed = Some(Timed {
+                    staleness,
+                    generate_s,
+                    waited: Duration::from_secs_f64(waited_ms.max(0.0) / 1e3),
+                    trained: began.elapsed(),
+                });
                 while let Ok(evaluation) = evaluations.try_recv() {
                     guards.after(&evaluation, None, &mut training, stop);
                 }
@@ -279,7 +291,12 @@ pub fn run(
                 break;
             }
         }
+        if let Some(mut timed) = timed {
+            timed.trained += step_ended.elapsed();
+            advising.after(timed, guards.holds_staleness(), &mut training);
+        }
     }
+    advising.conclude(&training);
     let trained = training.trained;
     control.finish(trained, no_more_steps(stop, val_only, &learner_result));
     drop(ready);
@@ -351,7 +368,7 @@ fn no_more_steps(stop: &Stop, val_only: bool, result: &Result<(), Failure>) -> &
 /// Policy versions that a batch may lag, as the experiment says.
 pub fn staleness(experiment: &Experiment) -> u32 {
     match experiment.trainer.mode {
-        Mode::Sync => 0,
+        Mode::Sync | Mode::Auto => 0,
         Mode::OneStepOff | Mode::Async => experiment.trainer.max_staleness.unwrap_or(1),
     }
 }

@@ -76,8 +76,6 @@ const QUANTIZATION: &str = "quantization is not supported yet";
 const ASYNC: &str = "trainer.mode and trainer.max_staleness decide this here";
 const OTHER_LOSS: &str =
     "it belongs to a policy loss that is not available yet; loss_mode is vanilla";
-const REJECTION: &str =
-    "rejection sampling is not supported yet; rollout_is bounds the gap by weights";
 const PF_PPO: &str = "PF-PPO is not supported yet";
 const DEAD: &str = "it has no effect in verl either";
 const MIRROR: &str = "it follows the key that it mirrors";
@@ -161,11 +159,6 @@ const INERT: &[(&str, &str)] = &[
     (
         "algorithm.filter_groups.max_inflight_gen_batches",
         "the batches of dynamic sampling are drawn one after the other",
-    ),
-    ("algorithm.rollout_correction.rollout_rs*", REJECTION),
-    (
-        "algorithm.rollout_correction.loss_type",
-        "the policy loss is always the clipped one (ppo_clip)",
     ),
     ("algorithm.use_pf_ppo", PF_PPO),
     ("algorithm.pf_ppo.*", PF_PPO),

@@ -41,6 +41,8 @@ pub enum Kind {
     Pair(&'static Kind),
     /// A mapping whose keys are not ours.
     Mapping,
+    /// A cap of a ratio or a band of it; see [`crate::correction::Band`].
+    Band,
     /// A list of guards; see [`crate::guards`].
     Guards,
 }
@@ -77,6 +79,7 @@ impl Kind {
             Self::List(item) => format!("{} or a list of such", item.noun()),
             Self::Pair(_) => "two numbers [a, b]".to_owned(),
             Self::Mapping => "a mapping {key: value}".to_owned(),
+            Self::Band => "a number above 0, or a band such as 0.5_5.0".to_owned(),
             Self::Guards => {
                 "online, off, or a list of guards {metric: ..., above: ..., action: ...}".to_owned()
             }
@@ -109,6 +112,7 @@ impl Kind {
             | Self::Path
             | Self::Choice(_)
             | Self::Mapping
+            | Self::Band
             | Self::Guards => String::new(),
         }
     }

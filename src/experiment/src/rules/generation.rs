@@ -39,34 +39,6 @@ impl Rules<'_> {
                 format!("{name} is {length}; expected at least max_prompt_length + max_response_length, which is {longest}"),
             );
         }
-        let correction = &self.experiment.algorithm.rollout_correction;
-        let (bypass, importance) = (correction.bypass_mode, correction.rollout_is.is_some());
-        let keep = "actor_rollout_ref.rollout.calculate_log_probs";
-        if !self
-            .experiment
-            .actor_rollout_ref
-            .rollout
-            .calculate_log_probs
-            && (bypass || importance)
-        {
-            let name = self.name(keep);
-            let user = if bypass { "bypass_mode" } else { "rollout_is" };
-            self.error(&[keep], format!("{name} is false, but algorithm.rollout_correction.{user} needs the rollout's log-probs"));
-        }
-        if bypass && importance {
-            let key = "algorithm.rollout_correction.rollout_is";
-            let name = self.name(key);
-            self.warn(&[key], format!("{name} has nothing to correct: with bypass_mode the old log-probs are the rollout's own, so every weight is 1"));
-        }
-        for key in [
-            "algorithm.rollout_correction.rollout_is_threshold",
-            "algorithm.rollout_correction.rollout_is_batch_normalize",
-        ] {
-            if !importance && self.has(key) {
-                let name = self.name(key);
-                self.warn(&[key], format!("{name} has no effect: rollout_is is null"));
-            }
-        }
     }
 
     pub(super) fn dialogue(&mut self) {

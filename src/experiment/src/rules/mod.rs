@@ -1,5 +1,6 @@
 //! What keys must be to each other, and the choices made where a key was left open.
 
+mod correction;
 mod generation;
 mod guards;
 mod learning;
@@ -10,6 +11,9 @@ use crate::settings::{EngineName, Experiment, LoggerName, Mode};
 
 /// Most policy versions that a batch may lag: each is a batch of rollouts in memory.
 const MAX_STALENESS: u32 = 8;
+
+/// How far the async advisor may go where nothing is said.
+const AUTO_STALENESS: u32 = 4;
 
 /// verl's dead key that we give a meaning: both sides of the clip.
 pub const CLIP_RATIO: &str = "actor_rollout_ref.actor.clip_ratio";
@@ -26,6 +30,7 @@ pub fn apply(experiment: &mut Experiment, givens: &mut Givens) {
     rules.kl();
     rules.dapo();
     rules.rollout();
+    rules.rollout_correction();
     rules.dialogue();
     rules.mode();
     rules.guards();
@@ -115,9 +120,11 @@ impl Rules<'_> {
             Mode::Sync => ("sync", 0),
             Mode::OneStepOff => ("one_step_off", 1),
             Mode::Async => ("async", MAX_STALENESS),
+            Mode::Auto => ("auto", MAX_STALENESS),
         };
+        let is_async = matches!(mode, Mode::Async | Mode::Auto);
         let partial = "async_training.partial_rollout";
-        if mode != Mode::Async && self.has(partial) {
+        if !is_async && self.has(partial) {
             let written = self.name(partial);
             self.warn(
                 &[partial],
@@ -125,14 +132,20 @@ impl Rules<'_> {
             );
         }
         let rollout = &self.experiment.actor_rollout_ref.rollout;
-        if mode == Mode::Async && rollout.full_determinism {
+        if is_async && rollout.full_determinism {
             self.error(
                 &["actor_rollout_ref.rollout.full_determinism", "trainer.mode"],
-                "actor_rollout_ref.rollout.full_determinism is true, but in trainer.mode async the weights of a batch depend on timing; use one_step_off or sync".to_owned(),
+                "actor_rollout_ref.rollout.full_determinism is true, but in trainer.mode async and auto the weights of a batch depend on timing; use one_step_off or sync".to_owned(),
             );
         }
         match self.experiment.trainer.max_staleness {
-            None => self.experiment.trainer.max_staleness = Some(most.min(1)),
+            None => {
+                let bound = match mode {
+                    Mode::Auto => AUTO_STALENESS,
+                    Mode::Sync | Mode::OneStepOff | Mode::Async => most.min(1),
+                };
+                self.experiment.trainer.max_staleness = Some(bound);
+            }
             Some(staleness) if staleness > most => {
                 let written = self.name(key);
                 let expected = match most {

@@ -7,6 +7,7 @@
 //! Between boundaries commands wait; `status` is told at once from the board. Knows nothing of learners and samplers.
 
 mod admission;
+mod advisor;
 mod rollout;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use crate::stop::Stop;
 
 pub use admission::{Held, MAX_STALENESS};
+pub use advisor::{Advice, Advisor, Decision, StepTimes};
 pub use rollout::{Begun, Draw, RolloutKnobs};
 
 /// Commands that may wait for a boundary. Full: the next one is refused, and is told so.

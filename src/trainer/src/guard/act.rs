@@ -46,6 +46,11 @@ impl Acting {
         self.after(&start, None, training, stop);
     }
 
+    /// Whether a guard's synchronous rounds hold the bound of staleness.
+    pub fn holds_staleness(&self) -> bool {
+        self.synchronous.is_some()
+    }
+
     /// Takes an event with values in and does what the guards that trip ask for. `drawn_staleness`: the bound that the step's
     /// batch was drawn under.
     pub fn after(

@@ -8,6 +8,7 @@
 
 mod advantages;
 pub mod batch;
+mod correction;
 mod knobs;
 pub mod metrics;
 mod restore;
@@ -32,7 +33,6 @@ use crate::objective::advantage::Advantages;
 use crate::objective::controller::KlController;
 use crate::objective::kl::{full_kl, kl_per_token, penalize};
 use crate::objective::logprob::sum_pi_squared;
-use crate::objective::rollout_correction::{ImportanceSampling, rollout_correction};
 use crate::objective::{self, masked};
 use crate::optimizer::{self, AdamW, LrSchedule, MasterWeights};
 use crate::torch_ext;
@@ -328,10 +328,13 @@ impl Learner {
 
         let started_ms = recorder.elapsed_ms();
         let no_grad = tch::no_grad_guard();
-        let weights = (!bypass)
-            .then(|| self.importance_weights(&old_logprobs, &batch, &mut values))
-            .transpose()?
-            .flatten();
+        let corrected = self.correct(
+            &old_logprobs,
+            policy_version,
+            &batch,
+            &mut values,
+            &mut alarms,
+        )?;
         let mut token_rewards = batch.token_scores.shallow_clone();
         if let (true, Some(ref_logprobs)) = (algorithm.use_kl_in_reward, &ref_logprobs) {
             let beta = self.controller.coefficient();
@@ -360,7 +363,7 @@ impl Learner {
                 token_rewards: &token_rewards,
                 old_logprobs: &old_logprobs,
                 values: critic_values.as_ref(),
-                weights: weights.as_ref(),
+                weights: corrected.weights.as_ref(),
                 sum_pi_squared: sum_pi_squared.as_ref(),
             },
         )
@@ -410,7 +413,7 @@ impl Learner {
                 old_logprobs: &old_logprobs,
                 ref_logprobs: ref_logprobs.as_ref(),
                 advantages: &advantages,
-                weights: weights.as_ref(),
+                corrected: &corrected,
             };
             self.update_actor(step, &inputs, &mut values, &mut alarms)?;
             values.set("timing_s/update_actor", span.end() / 1e3);
@@ -496,32 +499,6 @@ impl Learner {
             let _ = padded.index_copy_(0, &micro.rows, &micro.scatter(&kl));
         }
         Ok(padded)
-    }
-
-    /// Weights for the gap between the rollout's and the learner's log-probs of the same tokens, and the metrics of that gap.
-    fn importance_weights(
-        &self,
-        old_logprobs: &Tensor,
-        batch: &TrainBatch,
-        values: &mut StepValues,
-    ) -> Result<Option<Tensor>, LearnerError> {
-        let correction = &self.experiment.algorithm.rollout_correction;
-        let sampling = correction.rollout_is.map(|level| ImportanceSampling {
-            level,
-            upper: correction.rollout_is_threshold,
-            lower: None,
-            batch_normalize: correction.rollout_is_batch_normalize,
-        });
-        let corrected = rollout_correction(
-            old_logprobs,
-            &batch.behavior_logprobs,
-            &batch.mask,
-            sampling.as_ref(),
-        )?;
-        for (name, value) in corrected.metrics {
-            values.set(name, value);
-        }
-        Ok(corrected.weights)
     }
 }
 

@@ -1,3 +1,5 @@
+mod correction;
+
 use std::sync::Arc;
 
 use dialogue::rollout::{Finish, Rollout};
@@ -10,6 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use tch::{Device, Kind, Tensor};
 
 use super::batch::{LeftOut, MicroLimit, TrainBatch};
+use super::correction::Corrected;
 use super::update::{ActorInputs, Means};
 use super::{GREEDY_BASELINE, Learner, TrainedBatch};
 use crate::model::config::ModelConfig;
@@ -109,23 +112,54 @@ fn learner(change: impl FnOnce(&mut Experiment)) -> Learner {
     .expect("a learner")
 }
 
+const ANY_SIZE: MicroLimit = MicroLimit {
+    sequences: None,
+    tokens: None,
+};
+
 /// Gradient of every parameter, mini-batch of all groups, cut by `limit`.
 fn gradients(learner: &Learner, limit: MicroLimit) -> Vec<Tensor> {
     let batch = TrainBatch::new(rollouts(), true, Device::Cpu);
+    let corrected = Corrected {
+        weights: None,
+        mask: batch.mask.shallow_clone(),
+    };
+    let advantages = Tensor::from_slice(&[1.0f32, -1.0, 0.25, -0.7, 0.7]);
+    gradients_in(learner, limit, &batch, &corrected, &advantages)
+}
+
+fn gradients_of(
+    learner: &Learner,
+    limit: MicroLimit,
+    corrected: &Corrected,
+    advantages: &Tensor,
+) -> Vec<Tensor> {
+    let batch = TrainBatch::new(rollouts(), true, Device::Cpu);
+    gradients_in(learner, limit, &batch, corrected, advantages)
+}
+
+/// `advantages`: one of each row.
+fn gradients_in(
+    learner: &Learner,
+    limit: MicroLimit,
+    batch: &TrainBatch,
+    corrected: &Corrected,
+    advantages: &Tensor,
+) -> Vec<Tensor> {
     let reference = batch.mask.full_like(-4.2);
-    let advantages = Tensor::from_slice(&[1.0f32, -1.0, 0.25, -0.7, 0.7])
+    let advantages = advantages
         .view([5, 1])
         .expand([5, batch.width as i64], false)
         .copy();
     let inputs = ActorInputs {
-        batch: &batch,
+        batch,
         old_logprobs: &batch.behavior_logprobs,
         ref_logprobs: Some(&reference),
         advantages: &advantages,
-        weights: None,
+        corrected,
     };
     learner.actor.optimizer.clear_grads().expect("leaf tensors");
-    learner
+    let has_gradient = learner
         .actor_gradients(
             &inputs,
             &[0, 1],
@@ -134,6 +168,7 @@ fn gradients(learner: &Learner, limit: MicroLimit) -> Vec<Tensor> {
             &mut Means::default(),
         )
         .expect("a gradient");
+    assert!(has_gradient);
     learner
         .actor
         .model

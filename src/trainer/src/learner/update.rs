@@ -8,13 +8,14 @@ use rand_chacha::ChaCha8Rng;
 use tch::Tensor;
 
 use super::batch::{MicroLimit, TrainBatch};
+use super::correction::Corrected;
 use super::metrics::{StepValues, scalar};
 use super::{KL_OUT_OF_REACH, Learner, LearnerError};
 use crate::objective::aggregate::{Denominators, GlobalCounts, aggregate};
 use crate::objective::kl::{KlSums, full_kl, kl_per_token};
 use crate::objective::logprob::token_logprobs;
-use crate::objective::masked::zeroed;
-use crate::objective::policy_loss::{PolicyBatch, PolicySums, Surrogate};
+use crate::objective::masked::{count as count_of, zeroed};
+use crate::objective::policy_loss::{PolicyBatch, PolicySums};
 use crate::objective::value_loss::{self, ValueBatch, ValueSums};
 use crate::optimizer::StepOutcome;
 
@@ -24,8 +25,7 @@ pub(super) struct ActorInputs<'a> {
     pub old_logprobs: &'a Tensor,
     pub ref_logprobs: Option<&'a Tensor>,
     pub advantages: &'a Tensor,
-    /// Rollout-correction weights.
-    pub weights: Option<&'a Tensor>,
+    pub corrected: &'a Corrected,
 }
 
 /// Means over the mini-batches of a step, by name.
@@ -35,6 +35,8 @@ pub(super) struct Means {
     count: f64,
     /// Of the KL in the loss, over all mini-batches.
     kl: Option<KlSums>,
+    /// Share of the tokens that bypass mode's rejection left out, summed over mini-batches.
+    rejected: f64,
 }
 
 impl Means {
@@ -99,7 +101,9 @@ impl Learner {
         let mut draws = ChaCha8Rng::seed_from_u64(settings.data_loader_seed.wrapping_add(step));
         for mini in &plan {
             self.actor.optimizer.clear_grads()?;
-            self.actor_gradients(inputs, mini, limit, &mut draws, &mut means)?;
+            if !self.actor_gradients(inputs, mini, limit, &mut draws, &mut means)? {
+                continue;
+            }
             match self.actor.optimizer.step(lr)? {
                 StepOutcome::Stepped { grad_norm, .. } => means.add("grad_norm", grad_norm),
                 StepOutcome::SkippedNonFinite { grad_norm } => {
@@ -112,6 +116,17 @@ impl Learner {
             }
         }
         let kl = means.kl.take();
+        if self.experiment.algorithm.rollout_correction.bypass_mode
+            && self
+                .experiment
+                .algorithm
+                .rollout_correction
+                .rollout_rs
+                .is_some()
+        {
+            let share = means.rejected / means.count.max(1.0);
+            values.set("rollout_corr/rollout_rs_masked_fraction", share);
+        }
         means.write("actor", values);
         values.set("actor/lr", lr);
         if let Some(kl) = kl {
@@ -128,7 +143,7 @@ impl Learner {
     }
 
     /// Adds the gradient of one mini-batch to the actor's parameters, in micro-batches of at most `limit`. `draws` serves losses
-    /// that draw tokens.
+    /// that draw tokens. False: every token of it was rejected, there is no gradient.
     pub(super) fn actor_gradients(
         &self,
         inputs: &ActorInputs<'_>,
@@ -136,13 +151,20 @@ impl Learner {
         limit: MicroLimit,
         draws: &mut ChaCha8Rng,
         means: &mut Means,
-    ) -> Result<(), LearnerError> {
+    ) -> Result<bool, LearnerError> {
         let settings = &self.experiment.actor_rollout_ref.actor;
         let batch = inputs.batch;
         let mode = settings.loss_agg_mode;
-        let denominators = self.denominators(batch, mini, mode, settings.loss_scale_factor)?;
+        let kept = &inputs.corrected.mask;
+        let denominators =
+            self.denominators(batch, kept, mini, mode, settings.loss_scale_factor)?;
+        if denominators.is_empty() {
+            return Ok(false);
+        }
+        let bypass = self.bypass()?;
+        let (mut rejected, mut drawn) = (None, 0.0);
         let wants_entropy = settings.entropy_coeff != 0.0 || settings.calculate_entropy;
-        let surrogate = Surrogate::new(settings);
+        let surrogate = self.surrogate();
         let model = &self.actor.model;
         let mut sums: Option<PolicySums> = None;
         for micro in batch.micro_batches(mini, limit, self.device) {
@@ -162,14 +184,30 @@ impl Learner {
             };
             drop(logits);
             let logprobs = micro.scatter(&tokens.logprobs);
-            let mask = micro.select(&batch.mask);
-            let weights = inputs.weights.map(|weights| micro.select(weights));
+            let mask = micro.select(kept);
+            let old_logprobs = micro.select(inputs.old_logprobs);
+            let in_loss = bypass
+                .as_ref()
+                .map(|bypass| bypass.apply(&logprobs, &old_logprobs, &mask))
+                .transpose()?;
+            if let Some(count) = in_loss.as_ref().and_then(|corrected| corrected.rejected) {
+                rejected = Some(rejected.unwrap_or(0.0) + count);
+                drawn += scalar(&count_of(&mask));
+            }
+            let weights = match &in_loss {
+                Some(corrected) => corrected.weights.as_ref().map(Tensor::shallow_clone),
+                None => inputs
+                    .corrected
+                    .weights
+                    .as_ref()
+                    .map(|weights| micro.select(weights)),
+            };
             let policy = surrogate.loss(
                 &PolicyBatch {
                     logprobs: &logprobs,
-                    old_logprobs: &micro.select(inputs.old_logprobs),
+                    old_logprobs: &old_logprobs,
                     advantages: &micro.select(inputs.advantages),
-                    mask: &mask,
+                    mask: in_loss.as_ref().map_or(&mask, |corrected| &corrected.mask),
                     rollout_weights: weights.as_ref(),
                 },
                 mode,
@@ -219,7 +257,10 @@ impl Learner {
                 means.add(name, value);
             }
         }
-        Ok(())
+        if let Some(rejected) = rejected {
+            means.rejected += rejected / drawn.max(1.0);
+        }
+        Ok(true)
     }
 
     pub(super) fn update_critic(
@@ -257,7 +298,8 @@ impl Learner {
         };
         let mut lr = 0.0;
         for mini in &plan {
-            let denominators = self.denominators(batch, mini, mode, actor.loss_scale_factor)?;
+            let denominators =
+                self.denominators(batch, &batch.mask, mini, mode, actor.loss_scale_factor)?;
             let mut sums: Option<ValueSums> = None;
             let critic = self.critic.as_mut().ok_or_else(|| LearnerError::Step {
                 step,
@@ -310,10 +352,11 @@ impl Learner {
         Ok(())
     }
 
-    /// Global counts of one mini-batch: what every micro-batch's sum is divided by.
+    /// Global counts of one mini-batch over `mask`, `[B, T]`: what every micro-batch's sum is divided by.
     fn denominators(
         &self,
         batch: &TrainBatch,
+        mask: &Tensor,
         mini: &[usize],
         mode: LossAggMode,
         loss_scale_factor: Option<f64>,
@@ -331,7 +374,7 @@ impl Learner {
             ..GlobalCounts::default()
         };
         Ok(Denominators::new(
-            &batch.mask.index_select(0, &rows),
+            &mask.index_select(0, &rows),
             mode,
             &counts,
         )?)

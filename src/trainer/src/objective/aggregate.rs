@@ -67,6 +67,13 @@ impl Denominators {
     }
 }
 
+impl Denominators {
+    /// There is no token to take a mean over.
+    pub fn is_empty(&self) -> bool {
+        self.tokens == 0.0
+    }
+}
+
 /// A loss per token \[B, T\] over `mask` as a scalar with gradients; D ranks, N tokens, S sequences, `n_i` tokens of sequence i:
 ///
 /// ```text

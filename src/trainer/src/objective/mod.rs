@@ -52,11 +52,8 @@ pub enum ObjectiveError {
     Share { name: &'static str, value: f64 },
     #[error("the order given is of {given} things, but {candidates} are to be drawn from")]
     Order { given: usize, candidates: usize },
-    #[error("the rejection `{given}` is not understood; expected {expected}")]
-    Rejection {
-        given: String,
-        expected: &'static str,
-    },
+    #[error("{0}")]
+    Rejection(String),
     #[error(
         "the full KL is a sum over the vocabulary; it needs logits, not log-probs of single tokens"
     )]

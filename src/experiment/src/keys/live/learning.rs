@@ -496,14 +496,14 @@ pub(super) const LEARNING: &[Row] = &[
         "algorithm.rollout_correction.rollout_is",
         Kind::Choice(&choice(&["token", "sequence"], &[])),
         "",
-        "Truncated importance sampling for the gap between rollout and old policy; null: off.",
+        "Importance weights for the gap between rollout and old policy; null: none.",
     ),
     row(
         "algorithm.rollout_correction.rollout_is_threshold",
-        POSITIVE,
+        Kind::Band,
         "2.0",
         "",
-        "Cap on those weights.",
+        "C: weights are cut to it (TIS). lower_upper: those outside become 0 (IcePop).",
     ),
     row(
         "algorithm.rollout_correction.rollout_is_batch_normalize",
@@ -512,12 +512,31 @@ pub(super) const LEARNING: &[Row] = &[
         "",
         "Divide the weights by their batch mean.",
     ),
+    opt(
+        "algorithm.rollout_correction.rollout_rs",
+        Kind::Text,
+        "",
+        "What is left out of the loss: token_k1, seq_mean_k3 ..., with commas between; null: nothing.",
+    ),
+    opt(
+        "algorithm.rollout_correction.rollout_rs_threshold",
+        Kind::Text,
+        "",
+        "Upper bounds of those, one for all or one each; k1: of the ratio, or lower_upper.",
+    ),
     row(
         "algorithm.rollout_correction.bypass_mode",
         Kind::Bool,
         "false",
         "",
         "Old log-probs are the rollout's own: no second pass.",
+    ),
+    row(
+        "algorithm.rollout_correction.loss_type",
+        Kind::Choice(&choice(&["ppo_clip", "reinforce"], &[])),
+        "\"ppo_clip\"",
+        "",
+        "bypass_mode's loss: the clipped ratio to the rollout, or -A log pi with its weights.",
     ),
     // reward
     row(

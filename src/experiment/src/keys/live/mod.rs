@@ -158,7 +158,11 @@ const AGGREGATION: Choices = choice(
     ],
     &[],
 );
-const LOSS_MODES: Choices = choice(&crate::losses::NAMES, &["bypass_mode"]);
+/// verl's `bypass_mode` is its clipped loss, entered by `rollout_correction.bypass_mode`; a rule joins the two.
+const LOSS_MODES: Choices = Choices {
+    also: &["bypass_mode"],
+    ..choice(&crate::losses::NAMES, &[])
+};
 const ESTIMATORS: Choices = choice(&crate::estimators::NAMES, &[]);
 /// `vllm` and `sglang` are known to the typed experiment; a rule warns about them.
 const ENGINES: Choices = choice(&["embedded", "vllm", "sglang"], &["trtllm", "hf"]);

@@ -239,25 +239,25 @@ pub(super) const RUNNING: &[Row] = &[
     row(
         "trainer.mode",
         Kind::Choice(&choice(
-            &["sync", "one_step_off", "async"],
+            &["sync", "one_step_off", "async", "auto"],
             &["colocate_async", "separate_async"],
         )),
         "\"one_step_off\"",
         "",
-        "one_step_off: batch k+1 is generated while batch k is trained. async: up to max_staleness batches ahead, from the newest weights.",
+        "one_step_off: batch k+1 is generated while batch k is trained. async: up to max_staleness batches ahead, from the newest weights. auto: begins as sync, and an advisor that measures how long the learner waits turns the staleness.",
     ),
     row(
         "async_training.partial_rollout",
         Kind::Bool,
         "true",
         "",
-        "In trainer.mode async, sessions in flight go on under new weights; each token keeps its version.",
+        "In trainer.mode async and auto, sessions in flight go on under new weights; each token keeps its version.",
     ),
     opt(
         "trainer.max_staleness",
         COUNT_OR_ZERO,
         "policy versions",
-        "How far a batch may lag, at most 8 in async; 0 is exactly sync. null: 0 in sync, else 1.",
+        "How far a batch may lag, at most 8 in async and auto; 0 is exactly sync. null: 0 in sync, 4 in auto, else 1.",
     ),
     row(
         "trainer.total_epochs",

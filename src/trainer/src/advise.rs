@@ -1,0 +1,165 @@
+//! The async advisor at work in a run: what it measured is told in the log, and with `trainer.mode: auto` it turns the bound of
+//! staleness. What it turns is written like any other change of a knob, by `async advisor`.
+
+use std::time::Duration;
+
+use experiment::Experiment;
+use experiment::settings::Mode;
+use runlog::control::find_knob;
+use runlog::event::{EventKind, Level};
+use runlog::number::Number;
+
+use crate::control::{Advice, Advisor, Controlled, Decision, StepTimes};
+use crate::training::{STALENESS, Training};
+
+/// Deepest bound that advice is given about where the experiment sets none.
+const DEEPEST: u64 = 4;
+/// Who changed the knob.
+const WHO: &str = "async advisor";
+
+#[derive(Debug)]
+pub struct Advising {
+    advisor: Advisor,
+    decides: bool,
+}
+
+/// A step that was trained and published.
+#[derive(Debug, Clone, Copy)]
+pub struct Timed {
+    /// The bound that its batch was drawn under.
+    pub staleness: u64,
+    pub generate_s: f64,
+    pub waited: Duration,
+    /// Learner and publication.
+    pub trained: Duration,
+}
+
+impl Advising {
+    /// For a run that begins with this bound of staleness.
+    pub fn new(experiment: &Experiment, staleness: u64) -> Self {
+        let decides = experiment.trainer.mode == Mode::Auto;
+        let most = experiment.trainer.max_staleness.map_or(DEEPEST, u64::from);
+        Self {
+            advisor: if decides {
+                Advisor::new(staleness, most)
+            } else {
+                Advisor::watching(staleness, most.max(DEEPEST))
+            },
+            decides,
+        }
+    }
+
+    /// `is_held`: something that goes before holds the bound, such as a guard's synchronous rounds.
+    pub fn after(&mut self, timed: Timed, is_held: bool, training: &mut Training<'_>) {
+        if is_held && self.decides {
+            return;
+        }
+        let train_s = timed.trained.as_secs_f64();
+        let decision = self.advisor.trained(
+            timed.staleness,
+            StepTimes {
+                generate_s: timed.generate_s,
+                train_s,
+                whole_s: train_s + timed.waited.as_secs_f64(),
+            },
+        );
+        let step = training.trained;
+        let (to, message) = match decision {
+            None => return,
+            Some(Decision::Try(to, advice)) => {
+                let message = format!(
+                    "step {step}: the learner waits {:.0} % of the time at staleness {}, {:.3} s a step; {:.3} s are predicted at staleness {to}, which is tried",
+                    advice.bubble * 100.0,
+                    advice.depth,
+                    advice.measured_s,
+                    advice.predicted_s[to as usize],
+                );
+                (Some(to), message)
+            }
+            Some(Decision::Keep(at, before_s, now_s)) => {
+                let message = format!(
+                    "step {step}: staleness {at} stays: {now_s:.3} s a step, {before_s:.3} s before"
+                );
+                (None, message)
+            }
+            Some(Decision::Back(to, before_s, now_s)) => {
+                let message = format!(
+                    "step {step}: back to staleness {to}: {now_s:.3} s a step is not faster than {before_s:.3} s"
+                );
+                (Some(to), message)
+            }
+        };
+        if let Some(to) = to {
+            turn(to, training);
+        }
+        say(message, training);
+    }
+
+    /// At the end of a run: what was measured, and what is to be tried.
+    pub fn conclude(&self, training: &Training<'_>) {
+        if let Some(advice) = self.advisor.advice() {
+            say(words(&advice, self.decides), training);
+        }
+    }
+}
+
+/// The bound of staleness from the next batch on. When every batch is begun there is nothing to turn.
+fn turn(to: u64, training: &mut Training<'_>) {
+    let Ok(knob) = find_knob(STALENESS) else {
+        return;
+    };
+    let step = training.trained;
+    if let Ok(change) = training.set(knob, to as f64) {
+        training.recorder.record(EventKind::ControlApplied {
+            request: 0,
+            who: WHO.to_owned(),
+            command: "set".to_owned(),
+            step,
+            knob: Some(STALENESS.to_owned()),
+            from: Some(Number(change.from)),
+            to: Some(Number(to as f64)),
+            from_step: Some(change.from_step),
+        });
+    }
+}
+
+fn say(message: String, training: &Training<'_>) {
+    training.recorder.record(EventKind::LogLine {
+        level: Level::Info,
+        target: "advisor".to_owned(),
+        message,
+    });
+}
+
+fn words(advice: &Advice, decides: bool) -> String {
+    let Advice {
+        bubble,
+        depth,
+        measured_s,
+        predicted_s,
+        best,
+    } = advice;
+    let measured = format!(
+        "at staleness {depth} the learner waited {:.0} % of the time, {measured_s:.3} s a step",
+        bubble * 100.0
+    );
+    if decides {
+        return format!("{measured}; that is where the advisor settled");
+    }
+    let at_best = predicted_s
+        .get(*best as usize)
+        .copied()
+        .unwrap_or(*measured_s);
+    let gain = 1.0 - at_best / measured_s.max(1e-9);
+    if best == depth || gain < 0.03 {
+        return format!("{measured}; no other staleness promises more");
+    }
+    let key = match best {
+        0 => "trainer.mode: sync".to_owned(),
+        1 => "trainer.mode: one_step_off".to_owned(),
+        deeper => format!("trainer.mode: async, trainer.max_staleness: {deeper}"),
+    };
+    format!(
+        "{measured}; {at_best:.3} s are predicted at staleness {best} ({key}), if generating and training do not slow each other; trainer.mode: auto measures it"
+    )
+}
