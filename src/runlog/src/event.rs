@@ -129,6 +129,7 @@ impl Lane {
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// Every step was trained.
+    #[serde(rename = "finished", alias = "completed")]
     Completed,
     /// Stopped on request, with a checkpoint.
     Stopped,
@@ -137,6 +138,17 @@ pub enum RunStatus {
     /// An ending of a newer version.
     #[serde(other)]
     Other,
+}
+
+impl RunStatus {
+    /// The one word for it, on screens, in JSON and in the log: `finished`, `stopped`, `failed`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "finished",
+            Self::Stopped => "stopped",
+            Self::Failed | Self::Other => "failed",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -405,6 +417,15 @@ mod tests {
                 ..
             }
         ));
+    }
+
+    #[test]
+    fn an_end_is_called_by_its_word_and_by_the_one_of_older_logs() {
+        for status in [RunStatus::Completed, RunStatus::Stopped, RunStatus::Failed] {
+            assert_eq!(serde_json::to_value(status).unwrap(), status.word());
+        }
+        let older: RunStatus = serde_json::from_str(r#""completed""#).unwrap();
+        assert_eq!(older, RunStatus::Completed);
     }
 
     #[test]

@@ -201,6 +201,8 @@ impl Entry {
             Ok(glance) => self.glance = glance,
             Err(error) => {
                 self.problem = Some(format!("{}: {error}", self.run_dir.events_path().display()));
+                // Its process can be asked all the same.
+                self.glance.liveness = liveness(&self.run_dir, None, now);
             }
         }
         self.notes_stamp = stamp(&Notes::path(&self.run_dir));
@@ -228,7 +230,7 @@ impl RunFacts for Facts<'_> {
     }
 
     fn state(&self) -> &str {
-        self.entry.glance.liveness.word()
+        self.entry.glance.word()
     }
 
     fn host(&self) -> &str {

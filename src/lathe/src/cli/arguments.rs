@@ -455,7 +455,7 @@ pub struct RunsArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
-    /// Summary of one run: live, finished, dead or torn
+    /// Summary of one run: running, finished, dead or torn
     Show {
         /// A path, a name, the start of an id, or `latest`
         run: OsString,

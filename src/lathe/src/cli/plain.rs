@@ -111,7 +111,7 @@ fn row(entry: &Entry) -> Vec<String> {
         }
     };
     vec![
-        glance.liveness.word().to_owned(),
+        glance.word().to_owned(),
         format!("{}/{}", glance.step, glance.total_steps),
         format::age(age),
         or_dash(info.host.clone()),
@@ -177,7 +177,7 @@ pub fn watch(
         .as_ref()
         .map(|ended| (ended.status, ended.reason.as_str()));
     let liveness = liveness(run_dir, end, SystemTime::now());
-    let standing = report::standing_of(&liveness);
+    let standing = report::standing_of(&liveness, state.is_paused);
     for line in summary::lines(state, run_dir.path(), &standing, bad_lines, terminal) {
         out.line(&line)?;
     }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use runlog::event::RunStatus;
 use runlog::run_dir::RunDir;
-use runlog::state::{Liveness, RunState, Summary, liveness};
+use runlog::state::{Liveness, RunState, Summary, liveness, word};
 use serde::Serialize;
 
 use super::{Failure, Output};
@@ -20,7 +20,7 @@ pub struct Report {
     event: &'static str,
     run: String,
     run_dir: PathBuf,
-    /// `completed`, `stopped`, `failed`, `died`, `running`.
+    /// `running`, `paused`, `finished`, `stopped`, `failed`, `dead`.
     status: &'static str,
     /// None while it runs.
     exit_code: Option<i32>,
@@ -45,7 +45,7 @@ pub fn print(
             run: run_dir.name().to_owned(),
             run_dir: absolute(run_dir.path()),
             status,
-            exit_code: (status != "running").then_some(code),
+            exit_code: (!matches!(followed.end, End::Left(_))).then_some(code),
             reason,
             bad_lines: followed.bad_lines,
             summary: followed.state.summary(),
@@ -78,58 +78,45 @@ fn status(followed: &Followed) -> (&'static str, Option<String>) {
     match &followed.end {
         End::Recorded(ended) => {
             let reason = (!ended.reason.is_empty()).then(|| ended.reason.clone());
-            (recorded_word(ended.status), reason)
+            (ended.status.word(), reason)
         }
         End::Died(ending) if followed.is_interrupted && ending.signal.is_some() => (
             "stopped",
             Some("stopped before it could save a checkpoint".to_owned()),
         ),
-        End::Died(ending) => ("died", Some(ending.explanation())),
-        End::Gone { reason } => ("died", Some(reason.clone())),
+        End::Died(ending) => (DEAD, Some(ending.explanation())),
+        End::Gone { reason } => (DEAD, Some(reason.clone())),
         End::Killed => (
             "stopped",
             Some("ended at once; what was recorded and the checkpoints before it stay".to_owned()),
         ),
-        End::Left(_) => ("running", None),
+        End::Left(_) => (word(&Liveness::Running, followed.state.is_paused), None),
     }
 }
 
-fn recorded_word(status: RunStatus) -> &'static str {
-    match status {
-        RunStatus::Completed => "completed",
-        RunStatus::Stopped => "stopped",
-        RunStatus::Failed | RunStatus::Other => "failed",
-    }
-}
-
-/// The same words for a run that is over as for one that just ended.
-pub fn status_word(liveness: &Liveness) -> &'static str {
-    match liveness {
-        Liveness::Running => "running",
-        Liveness::Finished => "completed",
-        Liveness::Stopped => "stopped",
-        Liveness::Failed { .. } => "failed",
-        Liveness::PresumedDead { .. } => "died",
-    }
-}
+/// [`Liveness::word`] of a run that ended without a word of its own.
+const DEAD: &str = "dead";
 
 fn standing(status: &str, reason: Option<String>) -> Standing {
     let role = match status {
-        "completed" => Role::Good,
-        "failed" | "died" => Role::Bad,
+        "finished" => Role::Good,
+        "failed" | DEAD => Role::Bad,
         _ => Role::Caution,
     };
     Standing {
         word: status.to_owned(),
         role,
-        // `completed` needs no reason.
-        reason: reason.filter(|_| status != "completed"),
+        // `finished` needs no reason.
+        reason: reason.filter(|_| status != "finished"),
     }
 }
 
 /// Of a run that nobody follows.
-pub fn standing_of(liveness: &Liveness) -> Standing {
-    standing(status_word(liveness), liveness.reason().map(str::to_owned))
+pub fn standing_of(liveness: &Liveness, is_paused: bool) -> Standing {
+    standing(
+        word(liveness, is_paused),
+        liveness.reason().map(str::to_owned),
+    )
 }
 
 fn print_summary(
@@ -164,7 +151,7 @@ pub fn show(
         .as_ref()
         .map(|ended| (ended.status, ended.reason.as_str()));
     let liveness = liveness(run_dir, end, SystemTime::now());
-    let status = status_word(&liveness);
+    let status = word(&liveness, state.is_paused);
     let reason = liveness.reason().map(str::to_owned);
     if json {
         return out.json(&Report {
@@ -186,7 +173,7 @@ pub fn show(
         out,
         terminal,
     )?;
-    if status == "died" {
+    if status == DEAD {
         let lines = launch::last_lines(&run_dir.log_path(), 5).unwrap_or_default();
         if !lines.is_empty() {
             out.line(&format!("last lines of {}:", run_dir.log_path().display()))?;

@@ -88,7 +88,7 @@ fn json_row(run: &RunDir, glance: &Glance) -> serde_json::Value {
         "started_at": info.started_at.to_string(),
         "host": info.host,
         "pid": info.pid,
-        "status": report::status_word(&glance.liveness),
+        "status": glance.word(),
         "reason": glance.liveness.reason(),
         "exit_code": glance.end.as_ref().map(|(_, code, _)| code),
         "mode": glance.mode,
@@ -128,8 +128,9 @@ impl Row {
     fn new(run: &RunDir, glance: &Glance) -> Self {
         let age = Timestamp::now().duration_since(run.info().started_at);
         Self {
-            status: report::status_word(&glance.liveness),
+            status: glance.word(),
             role: match glance.liveness {
+                Liveness::Running if glance.is_paused => Role::Caution,
                 Liveness::Running => Role::Strong,
                 Liveness::Finished => Role::Good,
                 Liveness::Stopped => Role::Caution,
@@ -195,7 +196,7 @@ pub fn stop(place: &RunsPlace, run: &OsStr, out: &mut Output) -> Result<i32, Fai
             return Err(Failure::usage(format!(
                 "{} has ended already ({})",
                 run_dir.name(),
-                report::status_word(&other)
+                other.word()
             )));
         }
     }

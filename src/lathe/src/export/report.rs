@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use experiment::{Experiment, keys};
+use runlog::alarms::{Alarms, Finding, Limits, Severity};
 use runlog::event::Lane;
 use runlog::run_dir::RunDir;
-use runlog::state::{Liveness, RunState, Summary, liveness};
+use runlog::state::{Liveness, RunState, Summary, liveness, word};
 use runlog::store::{RolloutRow, read_rollouts, rollouts_path};
 use serde_json::Value as Json;
 
@@ -121,7 +122,7 @@ pub fn html(run: &RunDir, state: &RunState, extras: &Extras, curves: Option<&str
     let _ = write!(
         page,
         "<p><span class=\"{state_class}\">{}</span>",
-        extras.liveness.word()
+        word(&extras.liveness, state.is_paused)
     );
     if let Some(reason) = extras.liveness.reason() {
         let _ = write!(page, ": {}", escaped(reason));
@@ -233,11 +234,14 @@ fn facts(page: &mut String, run: &RunDir, state: &RunState, extras: &Extras) {
 
 fn alarms(page: &mut String, state: &RunState) {
     let _ = writeln!(page, "<h2>Alarms</h2>");
+    let found = detected(page, state);
     if state.alarms.is_empty() {
-        page.push_str("<p>None.</p>\n");
+        if !found {
+            page.push_str("<p>None.</p>\n");
+        }
         return;
     }
-    page.push_str("<table>\n<tr><th>step</th><th>alarm</th><th>what</th></tr>\n");
+    page.push_str("<p>Reported by the trainer:</p>\n<table>\n<tr><th>step</th><th>alarm</th><th>what</th></tr>\n");
     for alarm in state.alarms.iter().take(ALARMS_SHOWN) {
         let step = alarm.step.map_or_else(String::new, |step| step.to_string());
         let _ = writeln!(
@@ -252,6 +256,47 @@ fn alarms(page: &mut String, state: &RunState) {
     if more > 0 {
         let _ = writeln!(page, "<p>and {more} more</p>");
     }
+}
+
+/// What the detectors of the workbench see in the curves, in the order in which it began. False: nothing.
+fn detected(page: &mut String, state: &RunState) -> bool {
+    let mut alarms = Alarms::new(Limits::default());
+    alarms.follow(state);
+    let mut findings: Vec<&Finding> = alarms.active().iter().chain(alarms.past()).collect();
+    findings.sort_by(|a, b| a.since_ms.total_cmp(&b.since_ms));
+    if findings.is_empty() {
+        return false;
+    }
+    page.push_str("<p>Seen in the curves:</p>\n<table>\n<tr><th>since step</th><th>until</th><th>alarm</th><th>what</th><th>before it</th></tr>\n");
+    for finding in findings.iter().take(ALARMS_SHOWN) {
+        let class = match finding.severity {
+            Severity::Critical => "bad",
+            Severity::Warning => "caution",
+        };
+        let until = finding
+            .until_ms
+            .map_or_else(|| "the end".to_owned(), text::clock);
+        let before: Vec<&str> = finding
+            .what_changed
+            .iter()
+            .take(2)
+            .map(|change| change.what.as_str())
+            .collect();
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{until}</td><td class=\"{class}\">{}</td><td>{}</td><td class=\"muted\">{}</td></tr>",
+            finding.since_step,
+            escaped(&finding.name.replace('_', " ")),
+            escaped(&finding.message),
+            escaped(&before.join("; "))
+        );
+    }
+    page.push_str("</table>\n");
+    let more = findings.len().saturating_sub(ALARMS_SHOWN);
+    if more > 0 {
+        let _ = writeln!(page, "<p>and {more} more</p>");
+    }
+    true
 }
 
 fn lanes(page: &mut String, state: &RunState) {

@@ -90,6 +90,8 @@ pub struct Follow {
     tail: Tail,
     state: RunState,
     interrupts: u32,
+    /// Lines that are no events in what was not read as a log.
+    sealed_bad_lines: u64,
 }
 
 impl Follow {
@@ -108,6 +110,7 @@ impl Follow {
             tail: Tail::new(events_path),
             state: RunState::default(),
             interrupts: 0,
+            sealed_bad_lines: 0,
         })
     }
 
@@ -115,11 +118,17 @@ impl Follow {
     /// no more.
     pub fn after(run_dir: &RunDir) -> io::Result<Self> {
         let mut follow = Self::new(&run_dir.events_path())?;
-        let opened = runlog::open::open(run_dir)?;
-        follow.state = opened.state;
+        follow.take_what_is_there(run_dir)?;
         follow.state.ended = None;
-        follow.tail = opened.tail;
         Ok(follow)
+    }
+
+    fn take_what_is_there(&mut self, run_dir: &RunDir) -> io::Result<()> {
+        let opened = runlog::open::open(run_dir)?;
+        self.sealed_bad_lines = opened.sealed_bad_lines;
+        self.state = opened.state;
+        self.tail = opened.tail;
+        Ok(())
     }
 
     /// Follows our own trainer until it is gone, or until we are told to leave.
@@ -134,6 +143,14 @@ impl Follow {
 
     /// Follows a run of another process.
     pub fn other(mut self, run_dir: &RunDir, view: &mut dyn View) -> Result<Followed, Failure> {
+        if !view.wants_history() {
+            self.take_what_is_there(run_dir).map_err(|error| {
+                Failure::unexpected(format!(
+                    "cannot read {}: {error}",
+                    self.tail.path().display()
+                ))
+            })?;
+        }
         let end = self.watch_other(run_dir, view)?;
         Ok(self.finish(end, view))
     }
@@ -144,7 +161,7 @@ impl Follow {
         Followed {
             state: self.state,
             end,
-            bad_lines: self.tail.bad_lines(),
+            bad_lines: self.sealed_bad_lines + self.tail.bad_lines(),
             is_interrupted: self.interrupts > 0,
         }
     }

@@ -39,6 +39,12 @@ pub fn read(run_dir: &RunDir) -> io::Result<(RunState, u64)> {
 pub trait View {
     fn event(&mut self, event: &Event, state: &RunState) -> Result<(), Failure>;
 
+    /// What happened before somebody watched is told too, event by event. Else the run is opened as it stands, which is quick
+    /// however long it is.
+    fn wants_history(&self) -> bool {
+        true
+    }
+
     /// Between reads, several times a second, also when nothing happened.
     fn tick(&mut self, _state: &RunState) {}
 

@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use runlog::event::{Event, EventKind, Level, Phase};
-use runlog::state::RunState;
+use runlog::event::{Event, EventKind, Lane, Level, Phase};
+use runlog::state::{Intervals, RunState};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::rows::{ENTROPY, KL, LENGTH, REWARD, SFT_LOSS};
@@ -180,6 +180,10 @@ impl View for ProgressView {
         Ok(())
     }
 
+    fn wants_history(&self) -> bool {
+        false
+    }
+
     fn tick(&mut self, state: &RunState) {
         self.draw(state);
     }
@@ -197,7 +201,7 @@ impl View for ProgressView {
     }
 }
 
-/// From the mean length of the last steps; None until two have ended.
+/// From the mean length of the last steps, without the time in which the run was paused; None until two have ended.
 fn time_left(state: &RunState) -> Option<Duration> {
     let total = state.total_steps()?;
     let (_, series) = REWARD.series(state).or_else(|| SFT_LOSS.series(state))?;
@@ -207,7 +211,12 @@ fn time_left(state: &RunState) -> Option<Duration> {
         .step
         .checked_sub(first.step)
         .filter(|steps| *steps > 0)?;
-    let step_ms = (last.elapsed_ms - first.elapsed_ms) / steps as f64;
+    let paused_ms = state.lanes.get(&Lane::Paused).map_or(0.0, |lane| {
+        let mut window = Intervals::default();
+        window.insert(first.elapsed_ms, last.elapsed_ms);
+        lane.busy.shared_length(&window)
+    });
+    let step_ms = (last.elapsed_ms - first.elapsed_ms - paused_ms) / steps as f64;
     let left_ms = total.saturating_sub(state.step) as f64 * step_ms;
     Duration::try_from_secs_f64(left_ms / 1e3).ok()
 }
@@ -281,5 +290,17 @@ mod tests {
             apply(&mut state, step(index), 1000.0);
         }
         assert_eq!(time_left(&state), Some(Duration::from_secs(60)));
+        // Paused for an hour: what is left takes no longer than before.
+        let paused = |start_ms: f64, end_ms: f64| EventKind::Span {
+            lane: Lane::Paused,
+            name: "paused".to_owned(),
+            step: None,
+            start_ms,
+            end_ms,
+        };
+        let at = state.elapsed_ms;
+        apply(&mut state, paused(at, at + 3_600_000.0), 3_600_000.0);
+        apply(&mut state, step(41), 1000.0);
+        assert_eq!(time_left(&state), Some(Duration::from_secs(59)));
     }
 }

@@ -109,7 +109,7 @@ pub enum Message {
     ReplayReady {
         key: RunKey,
         length_ms: f64,
-        /// Alarms, checkpoints, control changes.
+        /// Alarms, guards, checkpoints, control changes, resumes, the end.
         marks_ms: Vec<f64>,
         /// When each step ended.
         steps_ms: Vec<(u64, f64)>,
@@ -165,8 +165,11 @@ pub enum Effect {
         name: String,
         work: Box<dyn FnOnce() -> Message + Send>,
     },
-    /// Tell when these files change (in addition to those of the open runs).
-    WatchFiles(Vec<PathBuf>),
+    /// Tell when these files change, and no others that this owner named before. Open runs are followed anyway.
+    WatchFiles {
+        owner: &'static str,
+        files: Vec<PathBuf>,
+    },
     /// Run a program in the foreground with the terminal given back to it; then the message.
     Foreground {
         program: std::process::Command,
@@ -208,7 +211,7 @@ impl fmt::Debug for Effect {
             Self::Replay(command) => write!(f, "Replay({command:?})"),
             Self::RefreshRuns => f.write_str("RefreshRuns"),
             Self::Job { name, .. } => write!(f, "Job({name})"),
-            Self::WatchFiles(paths) => write!(f, "WatchFiles({paths:?})"),
+            Self::WatchFiles { owner, files } => write!(f, "WatchFiles({owner}, {files:?})"),
             Self::Foreground { program, .. } => write!(f, "Foreground({program:?})"),
             Self::Copy(text) => write!(f, "Copy({} bytes)", text.len()),
             Self::SaveState => f.write_str("SaveState"),

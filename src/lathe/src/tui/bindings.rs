@@ -77,6 +77,50 @@ const fn global(
     )
 }
 
+/// A page's bindings: its own rows, then those that move in its list, which are the same on every page.
+macro_rules! with_moves {
+    ($page:literal, $row:ident, $go:path; $($own:expr),* $(,)?) => {
+        &[
+            $($own,)*
+            $row(concat!($page, ".down"), &["j", "down"], $go(Move::Down), "down", ""),
+            $row(concat!($page, ".up"), &["k", "up"], $go(Move::Up), "up", ""),
+            $row(concat!($page, ".half_down"), &["ctrl-d"], $go(Move::HalfPageDown), "half a page down", ""),
+            $row(concat!($page, ".half_up"), &["ctrl-u"], $go(Move::HalfPageUp), "half a page up", ""),
+            $row(concat!($page, ".page_down"), &["pgdn"], $go(Move::PageDown), "a page down", ""),
+            $row(concat!($page, ".page_up"), &["pgup"], $go(Move::PageUp), "a page up", ""),
+            $row(concat!($page, ".first"), &["g g", "home"], $go(Move::First), "to the start", ""),
+            $row(concat!($page, ".last"), &["G", "end"], $go(Move::Last), "to the end", ""),
+        ]
+    };
+}
+pub(super) use with_moves;
+
+/// Where a page's bindings are in force, and how it makes a row of its own command.
+macro_rules! page_rows {
+    ($page:ident) => {
+        pub(super) const HERE: $crate::tui::bindings::Context =
+            $crate::tui::bindings::Context::Page($crate::tui::pages::PageId::$page);
+
+        const fn row(
+            id: &'static str,
+            keys: &'static [&'static str],
+            command: Command,
+            help: &'static str,
+            hint: &'static str,
+        ) -> $crate::tui::bindings::Binding {
+            $crate::tui::bindings::bind(
+                id,
+                keys,
+                HERE,
+                $crate::tui::action::Command::$page(command),
+                help,
+                hint,
+            )
+        }
+    };
+}
+pub(super) use page_rows;
+
 #[rustfmt::skip]
 const GLOBAL: &[Binding] = &[
     global("app.help", &["?", "f1"], Global::Help, "keys of this page, and everywhere", "help"),
@@ -112,8 +156,8 @@ const GLOBAL: &[Binding] = &[
     global("replay.forward", &[">"], Global::ReplayStep(1), "replay: one step on", ""),
     global("replay.slower", &["("], Global::ReplaySlower, "replay: slower (down to 1x)", ""),
     global("replay.faster", &[")"], Global::ReplayFaster, "replay: faster (up to 1000x)", ""),
-    global("replay.next_mark", &["ctrl-n"], Global::ReplayMark(1), "replay: to the next alarm, checkpoint or control change", ""),
-    global("replay.previous_mark", &["ctrl-b"], Global::ReplayMark(-1), "replay: to the alarm, checkpoint or control change before", ""),
+    global("replay.next_mark", &["ctrl-n"], Global::ReplayMark(1), "replay: to the next mark: alarm, guard, checkpoint, control change, resume, end", ""),
+    global("replay.previous_mark", &["ctrl-b"], Global::ReplayMark(-1), "replay: to the mark before", ""),
 ];
 
 /// Every binding, global ones first, then page by page.

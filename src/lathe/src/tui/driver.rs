@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event as TerminalEvent, KeyCode, KeyModifiers};
 use jiff::Timestamp;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, kill_current_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
@@ -29,6 +28,7 @@ use super::settings::{PageState, Places, Settings};
 use super::shared::{Glyphs, Notice, PlotMarks, Problem, Project, RunKey, RunList, Shared};
 use super::sources::{Outbox, Sources};
 use super::theme::{self, Depth, Theme, ThemeError};
+use super::watching::Watching;
 use crate::cli::Failure;
 use crate::terminal::Terminal;
 
@@ -166,9 +166,9 @@ pub fn open(options: Options, terminal: Terminal) -> Result<i32, Failure> {
     let mut driver = Driver {
         app: App::new(shared),
         sources: Sources::start(outbox.clone(), runs_roots),
+        watching: Watching::new(outbox.clone()),
         outbox,
         input,
-        watcher: None,
         state_file,
         theme_directories,
         depth,
@@ -214,8 +214,7 @@ struct Driver {
     sources: Sources,
     outbox: Outbox,
     input: InputThread,
-    /// Of single files: the theme, the edited experiment.
-    watcher: Option<RecommendedWatcher>,
+    watching: Watching,
     state_file: Option<PathBuf>,
     theme_directories: Vec<PathBuf>,
     depth: Depth,
@@ -361,7 +360,7 @@ impl Driver {
                 Effect::Replay(command) => self.sources.replay(command),
                 Effect::RefreshRuns => self.sources.refresh_list(),
                 Effect::Job { name, work } => self.start_job(&name, work),
-                Effect::WatchFiles(paths) => self.watch_files(&paths),
+                Effect::WatchFiles { owner, files } => self.watching.set(owner, &files),
                 Effect::Foreground { mut program, then } => {
                     self.input.pause();
                     let outcome = screen.outside(|| program.status());
@@ -469,31 +468,7 @@ impl Driver {
             .map(|directory| directory.join(format!("{}.yaml", self.app.shared.theme.name)))
             .filter(|path| path.exists())
             .collect();
-        self.watch_files(&files);
-    }
-
-    /// Adds to what is watched. The folder is watched, since editors replace files by renaming.
-    fn watch_files(&mut self, files: &[PathBuf]) {
-        if self.watcher.is_none() {
-            let outbox = self.outbox.clone();
-            self.watcher =
-                notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-                    let Ok(event) = event else { return };
-                    if event.kind.is_access() {
-                        return;
-                    }
-                    for path in event.paths {
-                        outbox.send(Message::FileChanged(path));
-                    }
-                })
-                .ok();
-        }
-        if let Some(watcher) = &mut self.watcher {
-            for folder in files.iter().filter_map(|file| file.parent()) {
-                // What cannot be watched is noticed when it is saved.
-                let _ = watcher.watch(folder, RecursiveMode::NonRecursive);
-            }
-        }
+        self.watching.set("theme", &files);
     }
 }
 

@@ -80,19 +80,20 @@ impl Chooser {
     pub fn key(&mut self, key: KeyEvent) -> Answer {
         let count = Kind::ALL.len();
         let run = |kind| Answer::Run(Command::Global(Global::ExportAs(kind)));
-        match key.code {
-            KeyCode::Down | KeyCode::Char('j') => self.list.go(Move::Down, count, count),
-            KeyCode::Up | KeyCode::Char('k') => self.list.go(Move::Up, count, count),
-            KeyCode::Enter => return run(Kind::ALL[self.list.selected(count)]),
-            KeyCode::Char(letter) => {
-                return match Kind::ALL.into_iter().find(|kind| kind.key() == letter) {
-                    Some(kind) => run(kind),
-                    None => Answer::Close,
-                };
-            }
-            _ => return Answer::Close,
+        let kind_of = |letter| Kind::ALL.into_iter().find(|kind| kind.key() == letter);
+        let is_kind = matches!(key.code, KeyCode::Char(letter) if kind_of(letter).is_some());
+        if let Some(by) = Move::of_menu(key).filter(|_| !is_kind) {
+            self.list.go(by, count, count);
+            return Answer::Stay;
         }
-        Answer::Stay
+        match key.code {
+            KeyCode::Enter => run(Kind::ALL[self.list.selected(count)]),
+            KeyCode::Char(letter) => match kind_of(letter) {
+                Some(kind) => run(kind),
+                None => Answer::Close,
+            },
+            _ => Answer::Close,
+        }
     }
 
     pub fn draw(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {

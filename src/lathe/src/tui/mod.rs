@@ -23,6 +23,7 @@ pub mod shared;
 pub mod sources;
 pub mod still;
 pub mod theme;
+pub mod watching;
 pub mod widgets;
 
 #[cfg(test)]

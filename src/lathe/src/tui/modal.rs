@@ -1,6 +1,6 @@
 //! What stands over the page and takes the keys: help, palette, confirmation, one line of input, a problem.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent};
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher};
 use ratatui::Frame;
@@ -142,27 +142,22 @@ impl Modal {
                 Answer::Stay
             }
             Self::Palette(palette) => {
-                let control = key.modifiers.contains(KeyModifiers::CONTROL);
-                let length = palette.matches(page).len();
-                match key.code {
-                    KeyCode::Down => palette.list.go(Move::Down, length, 10),
-                    KeyCode::Up => palette.list.go(Move::Up, length, 10),
-                    KeyCode::Char('n') if control => palette.list.go(Move::Down, length, 10),
-                    KeyCode::Char('p') if control => palette.list.go(Move::Up, length, 10),
-                    KeyCode::PageDown => palette.list.go(Move::PageDown, length, 10),
-                    KeyCode::PageUp => palette.list.go(Move::PageUp, length, 10),
-                    _ => match palette.field.key(key) {
-                        Outcome::Cancelled => return Answer::Close,
-                        Outcome::Accepted => {
-                            let found = palette.matches(page);
-                            return match found.get(palette.list.selected(found.len())) {
-                                Some(binding) => Answer::Run(binding.command),
-                                None => Answer::Close,
-                            };
-                        }
-                        Outcome::Changed => palette.list.select(0),
-                        Outcome::Kept | Outcome::Unused => {}
-                    },
+                if let Some(by) = Move::of_typed(key) {
+                    let length = palette.matches(page).len();
+                    palette.list.go(by, length, 10);
+                    return Answer::Stay;
+                }
+                match palette.field.key(key) {
+                    Outcome::Cancelled => return Answer::Close,
+                    Outcome::Accepted => {
+                        let found = palette.matches(page);
+                        return match found.get(palette.list.selected(found.len())) {
+                            Some(binding) => Answer::Run(binding.command),
+                            None => Answer::Close,
+                        };
+                    }
+                    Outcome::Changed => palette.list.select(0),
+                    Outcome::Kept | Outcome::Unused => {}
                 }
                 Answer::Stay
             }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::shared::PlotMarks;
 
@@ -91,7 +92,7 @@ impl Places {
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
             .collect();
         // Long paths are told apart by a hash, and stay below the limit on names.
-        let hash = name_hash(project.as_os_str().as_encoded_bytes());
+        let hash = xxh3_64(project.as_os_str().as_encoded_bytes());
         let tail: String = name
             .chars()
             .rev()
@@ -101,15 +102,8 @@ impl Places {
             .rev()
             .collect();
         self.state
-            .join(format!("{}-{hash:08x}.json", tail.trim_matches('-')))
+            .join(format!("{}-{hash:016x}.json", tail.trim_matches('-')))
     }
-}
-
-/// FNV-1a, 32 bits: only tells names apart.
-fn name_hash(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-    })
 }
 
 /// What pages remember, by page and name; unknown entries of a newer version are kept.

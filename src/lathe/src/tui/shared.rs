@@ -11,7 +11,7 @@ use ratatui::style::Style;
 use runlog::RunState;
 use runlog::notes::Notes;
 use runlog::run_dir::RunInfo;
-use runlog::state::Glance;
+use runlog::state::{Glance, Liveness};
 
 use super::keymap::Keymap;
 use super::modal::Confirm;
@@ -61,11 +61,16 @@ pub struct RunEntry {
 }
 
 impl RunEntry {
-    /// `running`, `finished`, `stopped`, `failed`, `dead`, or `unreadable`.
+    /// `running`, `paused`, `finished`, `stopped`, `failed`, `dead`, or `unreadable`.
     pub fn state_word(&self) -> &'static str {
+        self.glance.as_ref().map_or("unreadable", Glance::word)
+    }
+
+    /// Its process lives; it may be paused.
+    pub fn is_running(&self) -> bool {
         self.glance
             .as_ref()
-            .map_or("unreadable", |glance| glance.liveness.word())
+            .is_some_and(|glance| glance.liveness == Liveness::Running)
     }
 }
 
@@ -277,6 +282,15 @@ impl Shared {
     /// The run that the pages show, if it is open.
     pub fn current_run(&self) -> Option<&OpenRun> {
         self.open.get(self.current.as_ref()?)
+    }
+
+    /// What pages show while no run was chosen: the newest that is running, else the newest.
+    pub fn latest_run(&self) -> Option<&RunEntry> {
+        let entries = &self.runs.entries;
+        entries
+            .iter()
+            .find(|entry| entry.is_running())
+            .or_else(|| entries.first())
     }
 
     /// The current run and the marked ones that are open, each with its colour's index; the current one is first.

@@ -12,11 +12,13 @@ use runlog::run_dir::{NewRun, RunDir};
 use runlog::{Event, EventKind};
 use tempfile::TempDir;
 
-use super::action::{Action, Effect, Message};
+use super::action::{Action, Command, Effect, Global, Message};
 use super::app::App;
+use super::bindings::{self, Context};
 use super::keymap::{self, Keymap};
+use super::pages::PageId;
 use super::settings::PageState;
-use super::shared::{Glyphs, PlotMarks, Project, RunKey, Shared};
+use super::shared::{Glyphs, PlotMarks, Problem, Project, RunKey, Shared};
 use super::theme::{self, Depth};
 
 /// The time at which every test's workbench stands.
@@ -269,7 +271,7 @@ pub fn shared() -> Shared {
         kept: PageState::default(),
         columns: 120,
         rows: 40,
-        front: super::pages::PageId::Runs,
+        front: PageId::Runs,
         now: Timestamp::from_second(NOW).unwrap(),
         runs: super::shared::RunList {
             is_read: true,
@@ -409,5 +411,76 @@ impl Bench {
             unicode: false,
             plot: PlotMarks::Ascii,
         };
+    }
+}
+
+/// The states in which every page must stand: nothing, a run without events, a finished one, one that cannot be read, the first
+/// moment of a replay.
+pub const STATES: [fn() -> Bench; 5] = [
+    Bench::default,
+    || Bench::with_run(0),
+    || Bench::with_run(30),
+    || {
+        let mut bench = Bench::with_run(5);
+        let key = bench.app.shared.current.clone().expect("it was opened");
+        let problem = Problem::new("gone", "its directory is gone", "");
+        bench.act(Action::Message(Message::RunBroken { key, problem }));
+        bench
+    },
+    || {
+        let mut bench = Bench::with_run(5);
+        let key = bench.app.shared.current.clone().expect("it was opened");
+        bench.app.start_replay(key, 0.0, 1.0);
+        bench
+    },
+];
+
+fn bindings_of(page: PageId) -> impl Iterator<Item = &'static bindings::Binding> {
+    let contexts = [Context::Global, Context::Page(page)];
+    bindings::all()
+        .iter()
+        .filter(move |binding| contexts.contains(&binding.context))
+}
+
+/// Does everything that can be done on a page, each from a fresh state, on screens of several sizes; whatever opens is typed
+/// into and left. Once without any answer of a job; once with all of them, and then nothing may be written or started.
+/// Nothing may panic.
+pub fn do_everything(page: PageId, make: impl Fn() -> Bench) {
+    for binding in bindings_of(page) {
+        for has_jobs in [false, true] {
+            let mut bench = make();
+            bench.app.shared.is_read_only |= has_jobs;
+            bench.act(Action::Command(Command::Global(Global::Go(page))));
+            for (columns, rows) in [(80, 24), (40, 10), (12, 3)] {
+                bench.act(Action::Command(binding.command));
+                if has_jobs {
+                    bench.run_jobs();
+                }
+                bench.screen(columns, rows);
+            }
+            bench.act(Action::Paste("1e-5\ny".to_owned()));
+            bench.press("j enter esc esc");
+            if has_jobs {
+                bench.run_jobs();
+            }
+            bench.screen(120, 40);
+        }
+    }
+}
+
+/// Does everything that is a page's own, one after another in the same workbench, with the answers of its jobs.
+pub fn do_everything_in_turn(page: PageId, bench: &mut Bench) {
+    for binding in bindings_of(page) {
+        if binding.context == Context::Global {
+            continue;
+        }
+        bench.act(Action::Command(binding.command));
+        bench.screen(80, 24);
+        bench.screen(40, 10);
+        bench.run_jobs();
+        bench.screen(120, 40);
+        if bench.app.pages.get(page).is_typing() {
+            bench.press("a enter");
+        }
     }
 }

@@ -194,7 +194,7 @@ fn plain_prints_what_the_pages_show() {
     let finished = bench.run(["runs", "--json"]).json_lines();
     let id = finished
         .iter()
-        .find(|line| line["status"] == "completed")
+        .find(|line| line["status"] == "finished")
         .unwrap()["id"]
         .as_str()
         .unwrap()

@@ -110,7 +110,7 @@ fn a_watcher_that_is_told_to_leave_leaves_the_run_alone() {
         fs::write(bench.path("go"), "").unwrap();
         wait_until("the run's end", || !is_alive(trainer));
         let json = bench.run(["runs", "show", "latest", "--json"]).last_json();
-        assert_eq!(json["status"], "completed", "{json}");
+        assert_eq!(json["status"], "finished", "{json}");
     }
 }
 
@@ -228,5 +228,5 @@ fn following_a_run_whose_process_dies_ends_with_its_reason() {
     kill_process(trainer, Signal::KILL).unwrap();
     let ran = finished(follower.wait_with_output().unwrap());
     assert_eq!(ran.code, Some(4), "{ran:?}");
-    assert_eq!(ran.last_json()["status"], "died");
+    assert_eq!(ran.last_json()["status"], "dead");
 }

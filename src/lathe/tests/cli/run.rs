@@ -71,7 +71,7 @@ fn the_last_json_line_holds_the_summary_and_the_ones_before_it_the_steps() {
     let ran = bench.run(["run", "toy.yaml", "--json"]);
     let lines = ran.json_lines();
     let last = lines.last().unwrap();
-    assert_eq!(last["status"], "completed", "{ran:?}");
+    assert_eq!(last["status"], "finished", "{ran:?}");
     assert_eq!(last["exit_code"], 0);
     assert_eq!(
         last["run_dir"],
@@ -208,7 +208,7 @@ fn a_trainer_killed_in_mid_run_is_reported_with_the_end_of_its_log() {
     let ran = bench.run(["run", "toy.yaml"]);
     assert_eq!(ran.code, Some(4), "{ran:?}");
     assert!(
-        ran.stdout.contains("toy  died  1 of 4 steps"),
+        ran.stdout.contains("toy  dead  1 of 4 steps"),
         "{}",
         ran.stdout
     );
@@ -217,7 +217,7 @@ fn a_trainer_killed_in_mid_run_is_reported_with_the_end_of_its_log() {
     let json = bench.run(["run", "toy.yaml", "--json"]).last_json();
     assert_eq!(
         (&json["status"], &json["exit_code"]),
-        (&json!("died"), &json!(4))
+        (&json!("dead"), &json!(4))
     );
     assert_eq!(json["summary"]["steps"], 1);
 }

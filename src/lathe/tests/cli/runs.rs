@@ -19,7 +19,7 @@ fn a_list_without_runs_says_how_to_start_one() {
 }
 
 #[test]
-fn the_list_shows_what_finished_and_what_died_with_the_reason() {
+fn the_list_shows_what_finished_and_what_is_dead_with_the_reason() {
     let bench = Bench::new();
     bench.trainer(&learning());
     assert_eq!(bench.run(["run", "toy.yaml"]).code, Some(0));
@@ -29,13 +29,13 @@ fn the_list_shows_what_finished_and_what_died_with_the_reason() {
     assert_eq!(lines.len(), 2, "{lines:?}");
     let finished = lines
         .iter()
-        .find(|line| line["status"] == "completed")
+        .find(|line| line["status"] == "finished")
         .unwrap();
     assert_eq!(
         (finished["step"].as_u64(), finished["reward"].as_f64()),
         (Some(4), Some(0.93))
     );
-    let dead = lines.iter().find(|line| line["status"] == "died").unwrap();
+    let dead = lines.iter().find(|line| line["status"] == "dead").unwrap();
     assert!(
         dead["reason"]
             .as_str()
@@ -45,7 +45,7 @@ fn the_list_shows_what_finished_and_what_died_with_the_reason() {
     );
     let table = bench.run(["runs"]).stdout;
     assert!(table.starts_with("STATUS"), "{table}");
-    assert!(table.contains("completed    4/4"), "{table}");
+    assert!(table.contains("finished     4/4"), "{table}");
     assert!(table.contains("left no end event"), "{table}");
 }
 
@@ -61,7 +61,7 @@ fn a_torn_log_is_shown_up_to_where_it_is_whole() {
     ]);
     assert_eq!(bench.run(["run", "toy.yaml", "--json"]).code, Some(4));
     let json = bench.run(["runs", "show", "latest", "--json"]).last_json();
-    assert_eq!(json["status"], "died", "{json}");
+    assert_eq!(json["status"], "dead", "{json}");
     assert_eq!(json["summary"]["steps"], 2);
     assert_eq!(json["bad_lines"], 0);
 }
@@ -85,7 +85,7 @@ fn a_corrupt_line_is_counted_and_the_rest_is_shown() {
     let ran = bench.run(["runs", "show", "latest"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(
-        ran.stdout.contains("toy  completed  4 of 4 steps"),
+        ran.stdout.contains("toy  finished  4 of 4 steps"),
         "{}",
         ran.stdout
     );

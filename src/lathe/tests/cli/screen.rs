@@ -162,7 +162,7 @@ fn progress_shows_steps_rollouts_and_values_and_gives_way_to_the_summary() {
     let (text, code) = screen.end();
     assert_eq!(code, 0, "{text}");
     assert!(!text.contains("3/4 rollouts"), "the bars are gone: {text}");
-    assert!(text.contains("toy  completed  2 of 4 steps"), "{text}");
+    assert!(text.contains("toy  finished  2 of 4 steps"), "{text}");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn no_color_takes_every_colour_away_and_no_word() {
             .flat_map(|row| (0..100).map(move |column| (row, column)))
             .filter_map(|(row, column)| parser.screen().cell(row, column).cloned())
             .any(|cell| cell.fgcolor() != vt100::Color::Default);
-        (any, text.contains("completed"))
+        (any, text.contains("finished"))
     };
     assert_eq!(colored(&[]), (true, true));
     assert_eq!(colored(&[("NO_COLOR", "1")]), (false, true));

@@ -6,7 +6,7 @@ use crate::state::{Outcome, RunState};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     pub elapsed_ms: f64,
-    /// `checkpoint of step 40`, `evaluation at step 50`, `the run was resumed`
+    /// `checkpoint of step 40`, `evaluation at step 50`, `the run was resumed after step 12`
     pub what: String,
 }
 
@@ -63,8 +63,23 @@ pub(super) fn before(state: &RunState, since_ms: f64) -> Vec<Change> {
             format!("phase {} began", phase.phase.name()),
         );
     }
-    if let Some(start) = state.resumes.iter().rev().find(|at| **at <= since_ms) {
-        add(*start, "the run was resumed".to_owned());
+    let resume = state
+        .resumes
+        .iter()
+        .rev()
+        .find(|at| at.elapsed_ms <= since_ms);
+    if let Some(resume) = resume {
+        let words = format!("the run was resumed after step {}", resume.from_step);
+        add(resume.elapsed_ms, words);
+    }
+    let trip = state
+        .trips
+        .iter()
+        .rev()
+        .find(|at| at.elapsed_ms <= since_ms);
+    if let Some(trip) = trip {
+        let words = format!("guard {} tripped after step {}", trip.guard, trip.step);
+        add(trip.elapsed_ms, words);
     }
     changes.sort_by(|a, b| b.elapsed_ms.total_cmp(&a.elapsed_ms));
     changes

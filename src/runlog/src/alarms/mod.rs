@@ -46,7 +46,7 @@ pub struct Finding {
     pub since_ms: f64,
     /// What is seen, with numbers: `actor/ppo_kl is 0.31, 12 times its level before (0.026)`.
     pub message: String,
-    /// What had happened before it began, newest first: the last control change, resume, phase, checkpoint and evaluation.
+    /// What had happened before it began, newest first: the last control change, guard, resume, phase, checkpoint and evaluation.
     pub what_changed: Vec<Change>,
     /// When it ended; None while it goes on.
     pub until_ms: Option<f64>,

@@ -62,7 +62,11 @@ impl Detector for Recording {
     }
 
     fn check(&mut self, state: &RunState) -> Vec<Raised> {
-        let new = (state.alarm_count - self.seen).min(state.alarms.len() as u64) as usize;
+        // Fewer than were seen: it is another state.
+        let new = state
+            .alarm_count
+            .saturating_sub(self.seen)
+            .min(state.alarms.len() as u64) as usize;
         self.seen = state.alarm_count;
         for alarm in state.alarms.iter().skip(state.alarms.len() - new) {
             if CARRIED_NAMES.contains(&alarm.name.as_str()) || alarm.name.starts_with(LOGGER) {

@@ -57,7 +57,7 @@ impl Detector for StalledLane {
                 .checkpoints
                 .last()
                 .map(|checkpoint| checkpoint.elapsed_ms),
-            state.resumes.last().copied(),
+            state.resumes.last().map(|resume| resume.elapsed_ms),
         ];
         let progress_ms = ends.into_iter().flatten().fold(f64::NEG_INFINITY, f64::max);
         let silent_ms = state.elapsed_ms - progress_ms;

@@ -23,7 +23,7 @@ use crate::series::Series;
 /// What a filter may ask of a run.
 pub trait RunFacts {
     fn name(&self) -> &str;
-    /// One word of [`Liveness`](crate::state::Liveness): `running`, `finished`, `stopped`, `failed`, `dead`.
+    /// One word of [`STATES`], or another of the screen.
     fn state(&self) -> &str;
     fn host(&self) -> &str;
     /// `sync`, `one_step_off`, `sft`, …
@@ -167,8 +167,8 @@ impl Compare {
     }
 }
 
-/// The words `state:` knows.
-pub const STATES: [&str; 5] = ["running", "finished", "stopped", "failed", "dead"];
+/// The words `state:` knows. A paused run is running too.
+pub const STATES: [&str; 6] = ["running", "paused", "finished", "stopped", "failed", "dead"];
 
 impl Filter {
     /// Reads an expression. An empty one lets every run through.
@@ -239,6 +239,11 @@ fn holds(test: &Test, run: &(impl RunFacts + ?Sized)) -> Option<bool> {
         } => Some(any_of.iter().any(|word| {
             let text = match field {
                 Field::Name => run.name(),
+                Field::State if run.state() == "paused" => {
+                    return ["paused", "running"]
+                        .into_iter()
+                        .any(|text| word_fits(text, word, *is_exact));
+                }
                 Field::State => run.state(),
                 Field::Host => run.host(),
                 Field::Note => run.note(),

@@ -73,6 +73,25 @@ fn run() -> Run {
     }
 }
 
+#[test]
+fn a_paused_run_is_found_as_paused_and_as_running() {
+    let paused = Run {
+        state: "paused",
+        ..run()
+    };
+    for (expression, is_found) in [
+        ("state:paused", true),
+        ("state:running", true),
+        ("state=running", true),
+        ("-state:paused", false),
+        ("state:finished", false),
+    ] {
+        let filter = Filter::parse(expression).unwrap();
+        assert_eq!(filter.matches(&paused), is_found, "{expression}");
+    }
+    assert!(!matches("state:paused"));
+}
+
 fn matches(expression: &str) -> bool {
     Filter::parse(expression).unwrap().matches(&run())
 }
@@ -158,7 +177,7 @@ fn a_mistake_is_told_with_its_column() {
         ),
         (
             "state:asleep",
-            "column 7: `asleep` is no state; there are running, finished, stopped, failed, dead",
+            "column 7: `asleep` is no state; there are running, paused, finished, stopped, failed, dead",
         ),
         (
             "tag>3",

@@ -31,9 +31,9 @@ impl Liveness {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Running => "running",
-            Self::Finished => "finished",
-            Self::Stopped => "stopped",
-            Self::Failed { .. } => "failed",
+            Self::Finished => RunStatus::Completed.word(),
+            Self::Stopped => RunStatus::Stopped.word(),
+            Self::Failed { .. } => RunStatus::Failed.word(),
             Self::PresumedDead { .. } => "dead",
         }
     }
@@ -44,6 +44,14 @@ impl Liveness {
             _ => None,
         }
     }
+}
+
+/// The one word for how a run stands, on every screen: `running`, `paused`, `finished`, `stopped`, `failed`, `dead`.
+pub fn word(liveness: &Liveness, is_paused: bool) -> &'static str {
+    if is_paused && *liveness == Liveness::Running {
+        return "paused";
+    }
+    liveness.word()
 }
 
 /// Whether a run lives, from its end event if there is one, else from its process, else from its silence.
@@ -109,6 +117,8 @@ pub struct Glance {
     pub elapsed_ms: f64,
     pub end: Option<(RunStatus, i32, String)>,
     pub liveness: Liveness,
+    /// It was told to train no further step; it then is [`Liveness::Running`] all the same.
+    pub is_paused: bool,
     /// Values of the newest step and the newest evaluation in sight.
     pub last: Values,
 }
@@ -123,15 +133,22 @@ impl Glance {
             elapsed_ms: 0.0,
             end: None,
             liveness: Liveness::Running,
+            is_paused: false,
             last: Values::new(),
         }
+    }
+
+    /// One word for a table: [`Liveness::word`], or `paused`.
+    pub fn word(&self) -> &'static str {
+        word(&self.liveness, self.is_paused)
     }
 }
 
 /// Bytes at the start of the log in which `RunStarted` is looked for.
 const HEAD_BYTES: usize = 16 << 10;
-/// Bytes at its end that are read first, and at most: hundreds of rollouts may end between two steps.
-const TAIL_BYTES: [u64; 3] = [32 << 10, 256 << 10, 1 << 20];
+/// Bytes at its end that are read first, and at most: hundreds of rollouts may end between two steps, and a run that is
+/// paused overnight writes a host sample each second.
+const TAIL_BYTES: [u64; 4] = [32 << 10, 256 << 10, 1 << 20, 16 << 20];
 
 /// Reads the ends of a log; only the few lines that tell something are parsed.
 pub fn glance(run_dir: &RunDir, now: SystemTime) -> io::Result<Glance> {
@@ -169,9 +186,11 @@ pub fn glance(run_dir: &RunDir, now: SystemTime) -> io::Result<Glance> {
     Ok(glance)
 }
 
-/// Takes what lines tell from the newest back; true when a step was among them.
+/// Takes what lines tell from the newest back; true when a step was among them, and whether the run is paused.
 fn look_back(text: &[u8], glance: &mut Glance) -> bool {
     let (mut has_step, mut has_eval, mut has_start, mut has_time) = (false, false, false, false);
+    // Decided by the newest command; or, since a paused run trains a step only when told to, by two steps without one.
+    let mut has_pause = false;
     let mut end = text.len();
     let starts = memchr::memrchr_iter(b'\n', text)
         .map(|at| at + 1)
@@ -180,7 +199,12 @@ fn look_back(text: &[u8], glance: &mut Glance) -> bool {
         let line = &text[start..end];
         end = start.saturating_sub(1);
         let is_wanted = match tail::event_name(line) {
+            Some(b"step_ended") if has_step => {
+                has_pause = true;
+                false
+            }
             Some(b"step_ended" | b"run_resumed") => !has_step,
+            Some(b"control_applied") => !has_pause,
             Some(b"eval_ended") => !has_eval,
             Some(b"run_started" | b"run_ended") => !has_start,
             Some(_) => !has_time,
@@ -222,6 +246,7 @@ fn look_back(text: &[u8], glance: &mut Glance) -> bool {
                 mode, total_steps, ..
             } if !has_start => {
                 has_start = true;
+                has_pause = true;
                 (glance.mode, glance.total_steps) = (mode, total_steps);
             }
             EventKind::RunEnded {
@@ -232,12 +257,21 @@ fn look_back(text: &[u8], glance: &mut Glance) -> bool {
             } if !has_start && glance.end.is_none() => {
                 glance.step = steps;
                 glance.end = Some((status, exit_code, reason));
+                has_pause = true;
             }
+            EventKind::ControlApplied { command, .. } if !has_pause => match command.as_str() {
+                "pause" | "step" => {
+                    has_pause = true;
+                    glance.is_paused = true;
+                }
+                "resume" => has_pause = true,
+                _ => {}
+            },
             _ => {}
         }
-        if has_step && has_eval && has_start {
+        if has_step && has_eval && has_start && has_pause {
             break;
         }
     }
-    has_step
+    has_step && has_pause
 }

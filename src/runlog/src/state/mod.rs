@@ -9,6 +9,7 @@ mod intervals;
 mod liveness;
 pub mod steps;
 mod summary;
+mod turns;
 
 #[cfg(test)]
 mod tests;
@@ -17,9 +18,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub use controls::{ControlRecord, Outcome};
 pub use intervals::Intervals;
-pub use liveness::{Glance, Liveness, SILENCE, glance, liveness};
+pub use liveness::{Glance, Liveness, SILENCE, glance, liveness, word};
 pub use steps::{Stall, StepTimes, Steps};
 pub use summary::{LaneTime, Percentiles, Summary, val_reward};
+pub use turns::{GuardTrip, Resume};
 
 use serde::{Deserialize, Serialize};
 
@@ -168,8 +170,10 @@ pub struct RunState {
     pub phase: Option<Phase>,
     /// Every phase so far, in order; a resumed run has some twice.
     pub phases: Vec<PhaseRecord>,
-    /// When the run was continued in its own directory, ms.
-    pub resumes: Vec<f64>,
+    /// When the run was continued in its own directory, and from where.
+    pub resumes: Vec<Resume>,
+    /// What guards saw and did, in order.
+    pub trips: Vec<GuardTrip>,
     /// Steps that were trained again, over all resumes: the log has them, the series do not.
     pub superseded_steps: u64,
     /// Where tokens and rollouts stood when each step ended: (step, tokens, rollouts).
@@ -213,7 +217,7 @@ pub struct RunState {
 impl RunState {
     /// Raised whenever [`RunState::apply`] does something else with some event, or a field is added, removed or moved:
     /// states that an earlier fold left on disk are then made again. A test holds it to the fields.
-    pub(crate) const FOLD_VERSION: u32 = 5;
+    pub(crate) const FOLD_VERSION: u32 = 6;
 
     /// The state after all of `events`.
     pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
@@ -244,7 +248,7 @@ impl RunState {
                 seed,
             } => {
                 if self.started.is_some() {
-                    self.resumes.push(elapsed_ms);
+                    self.resumes.push(Resume::at(elapsed_ms, self.step));
                 }
                 self.started = Some(Started {
                     experiment_name: experiment_name.clone(),
@@ -263,7 +267,10 @@ impl RunState {
                 from_step,
                 lost_steps,
                 ..
-            } => self.rewind(*from_step, *lost_steps),
+            } => {
+                self.rewind(*from_step, *lost_steps);
+                self.note_resume(elapsed_ms, *from_step, *lost_steps);
+            }
             EventKind::PhaseChanged { phase } => {
                 self.phase = Some(*phase);
                 self.phases.push(PhaseRecord {
@@ -435,8 +442,7 @@ impl RunState {
                     elapsed_ms,
                 });
             }
-            // Its alarm, recorded beside it, is what screens show.
-            EventKind::GuardTripped { .. } => {}
+            EventKind::GuardTripped { .. } => self.note_trip(elapsed_ms, &event.kind),
             EventKind::Unknown => self.unknown_events += 1,
         }
         self.steps.apply(event, &self.recent_spans);

@@ -222,11 +222,130 @@ fn missing_scores_are_counted_apart_from_zero() {
     assert_eq!((rollouts.current_step, rollouts.current_ended), (2, 2));
 }
 
+#[test]
+fn a_resume_says_from_where_and_a_guard_what_it_did() {
+    let started = || EventKind::RunStarted {
+        experiment_name: "x".to_owned(),
+        mode: "sync".to_owned(),
+        total_steps: 9,
+        parameters: 1,
+        pid: 1,
+        host: "h".to_owned(),
+        seed: 1,
+    };
+    let step = |step| EventKind::StepEnded {
+        step,
+        policy_version: step,
+        values: values(&[("actor/pg_loss", 1.0)]),
+    };
+    let state = fold(vec![
+        started(),
+        step(1),
+        step(2),
+        started(),
+        EventKind::RunResumed {
+            from_step: 1,
+            checkpoint: None,
+            lost_steps: 1,
+            passed_over: Vec::new(),
+        },
+        EventKind::GuardTripped {
+            guard: "kl".to_owned(),
+            watched: "actor/ppo_kl".to_owned(),
+            step: 1,
+            since_step: 1,
+            value: Number(0.5),
+            limit: Number(0.25),
+            reason: "too far".to_owned(),
+            relapse: 0,
+            done: Vec::new(),
+        },
+    ]);
+    assert_eq!(
+        state.resumes,
+        [Resume {
+            elapsed_ms: 3.0,
+            from_step: 1,
+            lost_steps: 1
+        }]
+    );
+    let [trip] = &state.trips[..] else {
+        panic!("{:?}", state.trips)
+    };
+    assert_eq!((trip.step, trip.limit), (1, Number(0.25)));
+    let alarm = |name: &str| AlarmRecord {
+        elapsed_ms: 0.0,
+        name: name.to_owned(),
+        step: Some(1),
+        message: String::new(),
+    };
+    assert!(trip.is_told_by(&alarm("guard kl")));
+    assert!(!trip.is_told_by(&alarm("non-finite")));
+}
+
 mod alive {
     use std::time::{Duration, SystemTime};
 
     use super::super::*;
     use crate::run_dir::{NewRun, RunDir};
+    use crate::testing::lines;
+
+    /// What a glance sees of a living run with these events.
+    fn glanced(kinds: Vec<EventKind>) -> Glance {
+        let (_root, run_dir) = edited(|_| {});
+        let events: Vec<Event> = kinds
+            .into_iter()
+            .enumerate()
+            .map(|(seq, kind)| super::event(seq as u64, kind))
+            .collect();
+        std::fs::write(run_dir.events_path(), lines(&events)).unwrap();
+        let glance = glance(&run_dir, SystemTime::now()).unwrap();
+        assert_eq!(glance.is_paused, RunState::fold(&events).is_paused);
+        glance
+    }
+
+    #[test]
+    fn a_glance_knows_that_a_run_is_paused() {
+        let step = |step| EventKind::StepEnded {
+            step,
+            policy_version: step,
+            values: super::values(&[("actor/pg_loss", 1.0)]),
+        };
+        let control = |command: &str| EventKind::ControlApplied {
+            request: 1,
+            who: "ana".to_owned(),
+            command: command.to_owned(),
+            step: 1,
+            knob: None,
+            from: None,
+            to: None,
+            from_step: None,
+        };
+        let host = || super::span(Lane::Generate, 0.0, 1.0);
+        let paused = glanced(vec![step(1), control("pause"), host()]);
+        assert_eq!((paused.word(), paused.step), ("paused", 1));
+        let stepped = glanced(vec![
+            step(1),
+            control("pause"),
+            control("step"),
+            host(),
+            step(2),
+        ]);
+        assert_eq!(stepped.word(), "paused");
+        for goes_on in [
+            vec![step(1), step(2)],
+            vec![step(1), control("pause"), control("resume"), step(2)],
+            vec![step(1), control("pause"), control("resume")],
+            vec![control("set"), step(1)],
+            vec![],
+        ] {
+            assert_eq!(glanced(goes_on).word(), "running");
+        }
+        // However long it has been paused: the end of the log is all that is read, and more of it then.
+        let mut long = vec![step(1), control("pause")];
+        long.extend((0..2000).map(|_| host()));
+        assert_eq!(glanced(long).word(), "paused");
+    }
 
     fn edited(edit: impl Fn(&mut serde_json::Value)) -> (tempfile::TempDir, RunDir) {
         let root = tempfile::tempdir().unwrap();

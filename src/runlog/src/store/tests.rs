@@ -259,7 +259,10 @@ const EVERY_KIND: &str = r#"{"seq":0,"elapsed_ms":0.5,"event":"phase_changed","p
 {"seq":9,"elapsed_ms":9.5,"event":"alarm","name":"n","step":1,"message":"m"}
 {"seq":10,"elapsed_ms":10.5,"event":"log_line","level":"info","target":"t","message":"m"}
 {"seq":12,"elapsed_ms":11.5,"event":"run_started","experiment_name":"x","mode":"sync","total_steps":9,"parameters":8,"pid":7,"host":"h","seed":6}
-{"seq":13,"elapsed_ms":12.5,"event":"run_ended","status":"completed","exit_code":0,"reason":"r","steps":9}
+{"seq":13,"elapsed_ms":11.6,"event":"run_resumed","from_step":1,"checkpoint":"checkpoints/step-000001","lost_steps":2}
+{"seq":14,"elapsed_ms":11.7,"event":"guard_tripped","guard":"kl","watched":"actor/ppo_kl","step":1,"since_step":1,"value":0.5,"limit":0.25,"reason":"r","relapse":0,"done":[{"action":"sync 1","before":"1","after":"0","is_done":true}]}
+{"seq":15,"elapsed_ms":11.8,"event":"control_applied","request":1,"who":"w","command":"pause","step":1}
+{"seq":16,"elapsed_ms":12.5,"event":"run_ended","status":"finished","exit_code":0,"reason":"r","steps":9}
 "#;
 
 /// When this fails, raise `FOLD_VERSION` and put both numbers here: else a state that an earlier version sealed would be
@@ -272,7 +275,7 @@ fn the_sealed_state_is_the_one_of_this_fold_version() {
     let bytes = postcard::to_allocvec(&state).unwrap();
     assert_eq!(
         (RunState::FOLD_VERSION, crc32c::crc32c(&bytes)),
-        (5, 3_483_839_487)
+        (6, 985_473_464)
     );
 }
 

@@ -197,17 +197,12 @@ impl App {
             return ("opening".to_owned(), Role::Muted);
         }
         let word = match self.shared.runs.find(&run.key) {
-            Some(entry) if entry.state_word() == "running" && run.state.is_paused => {
-                "paused".to_owned()
-            }
+            // The fold is newer than the glance.
+            Some(entry) if entry.is_running() && run.state.is_paused => "paused".to_owned(),
+            Some(entry) if entry.is_running() => "running".to_owned(),
             Some(entry) => entry.state_word().to_owned(),
             None => match &run.state.ended {
-                Some(ended) => match ended.status {
-                    runlog::event::RunStatus::Completed => "finished",
-                    runlog::event::RunStatus::Stopped => "stopped",
-                    _ => "failed",
-                }
-                .to_owned(),
+                Some(ended) => ended.status.word().to_owned(),
                 None => String::new(),
             },
         };

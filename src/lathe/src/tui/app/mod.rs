@@ -15,7 +15,7 @@ use super::export::Chooser;
 use super::keymap::{Chord, Lookup};
 use super::modal::{Answer, Confirm, Help, Modal, Palette};
 use super::pages::{self, Input, PageId, Pages};
-use super::shared::{MOST_OPEN, Notice, OpenRun, Replay, RunKey, Shared};
+use super::shared::{MOST_OPEN, Notice, OpenRun, Replay, RunEntry, RunKey, Shared};
 use super::theme;
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl App {
                 .current
                 .as_ref()
                 .and_then(|key| self.shared.runs.find(key))
-                .is_some_and(|entry| entry.state_word() == "running")
+                .is_some_and(RunEntry::is_running)
     }
 
     /// Takes one action; gives what is to be done.
@@ -345,11 +345,35 @@ impl App {
     fn go(&mut self, page: PageId) -> Vec<Effect> {
         self.page = page;
         self.shared.front = page;
-        let effects = self
+        let mut effects = self.take_latest();
+        let shown = self
             .pages
             .get_mut(page)
             .update(Input::Shown, &mut self.shared);
-        self.after_page(effects)
+        effects.extend(self.after_page(shown));
+        effects
+    }
+
+    /// A page that needs a run shows the latest one while none was chosen, and says so.
+    fn take_latest(&mut self) -> Vec<Effect> {
+        if self.shared.current.is_some() || !self.page.needs_run() {
+            return Vec::new();
+        }
+        let Some(entry) = self.shared.latest_run() else {
+            return Vec::new();
+        };
+        let what = if entry.is_running() {
+            "the running one"
+        } else {
+            "the newest"
+        };
+        let (key, info) = (entry.key.clone(), &entry.info);
+        let said = format!(
+            "no run was chosen: this is {what}, {}-{} (1 lists all)",
+            info.experiment_name, info.id
+        );
+        self.shared.say(Notice::good(said));
+        self.show_run(key)
     }
 
     fn command(&mut self, command: Command) -> Vec<Effect> {
@@ -500,6 +524,7 @@ impl App {
                     }
                 }
                 self.is_data_new = true;
+                return self.take_latest();
             }
             Message::RunOpened { key, state } => self.change_run(&key, |run| {
                 run.state = *state;

@@ -133,7 +133,7 @@ impl App {
             .replay
             .as_ref()
             .and_then(|replay| next_after(replay.marks_ms.iter().copied(), replay.at_ms, by));
-        self.jump(target, "no alarm, checkpoint or change there")
+        self.jump(target, "no mark there")
     }
 
     fn jump(&mut self, target: Option<f64>, otherwise: &str) -> Vec<Effect> {

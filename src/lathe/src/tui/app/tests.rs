@@ -1,4 +1,5 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent};
+use runlog::state::Liveness;
 
 use super::*;
 use crate::tui::testing::{Bench, sample_events};
@@ -23,6 +24,53 @@ fn number_keys_and_clicks_on_tabs_bring_pages_to_the_front() {
         modifiers: KeyModifiers::NONE,
     }));
     assert_eq!(bench.app.page, PageId::Live);
+}
+
+#[test]
+fn a_page_that_needs_a_run_takes_the_running_one_or_the_newest_when_none_was_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let entry = |name: &str, liveness: Liveness| {
+        let path = crate::tui::testing::sample_run_in(folder.path(), 3);
+        let named = folder.path().join(name);
+        std::fs::rename(path, &named).unwrap();
+        let run_dir = runlog::RunDir::open(&named).unwrap();
+        let mut glance = runlog::state::glance(&run_dir, std::time::SystemTime::now()).unwrap();
+        glance.liveness = liveness;
+        RunEntry {
+            key: RunKey::new(&named),
+            info: run_dir.info().clone(),
+            glance: Some(glance),
+            problem: None,
+            notes: runlog::notes::Notes::default(),
+        }
+    };
+    let newest = entry("b", Liveness::Finished);
+    let running = entry("a", Liveness::Running);
+    let list = |entries: Vec<RunEntry>| {
+        Action::Message(Message::RunsListed(crate::tui::shared::RunList {
+            entries,
+            is_read: true,
+            ..Default::default()
+        }))
+    };
+    for page in PageId::ALL {
+        let mut bench = Bench::default();
+        bench.act(list(vec![newest.clone()]));
+        bench.press(&(page as usize + 1).to_string());
+        let current = bench.app.shared.current.clone();
+        assert_eq!(current.is_some(), page.needs_run(), "{page:?}");
+        if page.needs_run() {
+            let notice = &bench.app.shared.notice.as_ref().unwrap().text;
+            assert!(notice.contains("this is the newest, sample-"), "{notice}");
+        }
+    }
+    // The list may be read when the page is on the screen already.
+    let mut bench = Bench::default();
+    bench.press("2");
+    bench.act(list(vec![newest.clone(), running.clone()]));
+    assert_eq!(bench.app.shared.current, Some(running.key));
+    bench.act(list(vec![newest]));
+    assert_ne!(bench.app.shared.current, None, "a choice stays");
 }
 
 #[test]

@@ -57,6 +57,14 @@ impl PageId {
         }
     }
 
+    /// It shows a run and nothing without one.
+    pub fn needs_run(self) -> bool {
+        matches!(
+            self,
+            Self::Live | Self::Timeline | Self::Rollouts | Self::Compare | Self::Logs
+        )
+    }
+
     /// The page `by` places on, around the end.
     #[must_use]
     pub fn step(self, by: isize) -> Self {

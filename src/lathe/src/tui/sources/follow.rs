@@ -76,7 +76,7 @@ fn follow(
     let Opened {
         state,
         mut tail,
-        bad_lines,
+        sealed_bad_lines,
         ..
     } = match opened {
         Ok(opened) => opened,
@@ -85,7 +85,8 @@ fn follow(
             return;
         }
     };
-    let bad_before = bad_lines.len() as u64;
+    // The tail counts those that it read while the run was opened.
+    let mut bad_before = sealed_bad_lines;
     let mut bad_told = 0;
     let mut is_going = outbox.send(Message::RunOpened {
         key: key.clone(),
@@ -110,6 +111,7 @@ fn follow(
             return;
         }
         if batch.restarted {
+            bad_before = 0;
             is_going &= outbox.send(Message::RunRestarted { key: key.clone() });
         }
         if !batch.events.is_empty() {
@@ -146,5 +148,35 @@ fn broken(key: &RunKey, reason: &str) -> Message {
             reason,
             "1 goes to the list of runs",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+    use crate::tui::driver::Wake;
+    use crate::tui::testing::sample_run;
+
+    #[test]
+    fn each_corrupt_line_is_counted_once() {
+        let (folder, _) = sample_run(3);
+        let path = folder.path().join("events.jsonl");
+        let mut log = std::fs::File::options().append(true).open(path).unwrap();
+        log.write_all(b"no event\n").unwrap();
+        let (sender, wakes) = sync_channel(64);
+        let follower = Follower::start(Outbox(sender), RunKey::new(folder.path()));
+        let count_of_next = || loop {
+            let wake = wakes.recv_timeout(Duration::from_secs(20)).unwrap();
+            if let Wake::Message(Message::BadLines { count, .. }) = wake {
+                return count;
+            }
+        };
+        assert_eq!(count_of_next(), 1);
+        log.write_all(b"nor this\n").unwrap();
+        assert_eq!(count_of_next(), 2);
+        drop(follower);
     }
 }

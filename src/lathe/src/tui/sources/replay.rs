@@ -157,6 +157,8 @@ impl Replay {
                 match &event.kind {
                     EventKind::Alarm { .. }
                     | EventKind::ControlApplied { .. }
+                    | EventKind::GuardTripped { .. }
+                    | EventKind::RunResumed { .. }
                     | EventKind::CheckpointSaved { .. }
                     | EventKind::RunEnded { .. } => marks_ms.push(event.elapsed_ms),
                     EventKind::StepEnded { step, .. } => steps_ms.push((*step, event.elapsed_ms)),

@@ -156,6 +156,13 @@ pub fn dot_columns(width: u16, marks: PlotMarks) -> usize {
     usize::from(width.saturating_sub(label_columns(width))) * usize::from(dots(marks).0)
 }
 
+/// The share of the width, 0 to 1, at which a column of the screen lies in a plot with its labels. None: left of the curves.
+pub fn share_at(area: Rect, x: u16) -> Option<f64> {
+    let label = label_columns(area.width);
+    let at = x.checked_sub(area.x + label)?;
+    Some(f64::from(at) / f64::from(area.width.saturating_sub(label)).max(1.0))
+}
+
 /// Dots a character: across, down.
 fn dots(marks: PlotMarks) -> (u16, u16) {
     match marks {
@@ -271,20 +278,26 @@ fn column_at(share: f64, columns: u16) -> u16 {
 
 fn draw_limits(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) {
     for limit in &chart.limits {
-        let Some(share) = chart
-            .y
-            .share(limit.value)
-            .filter(|share| (0.0..=1.0).contains(share))
-        else {
+        let Some(share) = chart.y.share(limit.value) else {
             continue;
         };
-        let y = plot.y + row_at(share, plot.height);
-        for x in (plot.left()..plot.right()).step_by(2) {
-            buffer[(x, y)]
-                .set_symbol(shared.glyphs.pick("╌", "-"))
-                .set_style(shared.style(Role::Caution));
+        let y = plot.y + row_at(share.clamp(0.0, 1.0), plot.height);
+        let is_in_view = (0.0..=1.0).contains(&share);
+        if is_in_view {
+            for x in (plot.left()..plot.right()).step_by(2) {
+                buffer[(x, y)]
+                    .set_symbol(shared.glyphs.pick("╌", "-"))
+                    .set_style(shared.style(Role::Caution));
+            }
         }
-        let name = text::fit(&limit.name, usize::from(plot.width), shared.glyphs.unicode);
+        // One that is far away is only named, at the edge beyond which it lies.
+        let arrow = match share {
+            _ if is_in_view => "",
+            share if share > 1.0 => shared.glyphs.pick(" ↑", " ^"),
+            _ => shared.glyphs.pick(" ↓", " v"),
+        };
+        let name = format!("{}{arrow}", limit.name);
+        let name = text::fit(&name, usize::from(plot.width), shared.glyphs.unicode);
         let at = plot.right() - (text::width(&name) as u16).min(plot.width);
         buffer.set_string(at, y, &name, shared.style(Role::Caution));
     }

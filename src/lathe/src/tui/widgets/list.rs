@@ -1,4 +1,6 @@
-//! A selected row in a long list, and the window of rows that shows it. Draws nothing.
+//! A selected row in a long list, and the window of rows that shows it; and what keys and the wheel mean there. Draws nothing.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseEventKind};
 
 /// Which row is selected and which rows are on screen. The list may change length at any time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,6 +20,49 @@ pub enum Move {
     PageDown,
     First,
     Last,
+}
+
+impl Move {
+    /// What a key means in a list while letters are typed into a field.
+    pub fn of_typed(key: KeyEvent) -> Option<Self> {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Down => Some(Self::Down),
+            KeyCode::Up => Some(Self::Up),
+            KeyCode::PageDown => Some(Self::PageDown),
+            KeyCode::PageUp => Some(Self::PageUp),
+            KeyCode::Char('n') if control => Some(Self::Down),
+            KeyCode::Char('p') if control => Some(Self::Up),
+            _ => None,
+        }
+    }
+
+    /// What a key means in a list that stands over the page: letters move too.
+    pub fn of_menu(key: KeyEvent) -> Option<Self> {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('d') => Some(Self::HalfPageDown),
+                KeyCode::Char('u') => Some(Self::HalfPageUp),
+                _ => Self::of_typed(key),
+            };
+        }
+        match key.code {
+            KeyCode::Char('j') => Some(Self::Down),
+            KeyCode::Char('k') => Some(Self::Up),
+            KeyCode::Home | KeyCode::Char('g') => Some(Self::First),
+            KeyCode::End | KeyCode::Char('G') => Some(Self::Last),
+            _ => Self::of_typed(key),
+        }
+    }
+
+    /// What the wheel means.
+    pub fn of_wheel(kind: MouseEventKind) -> Option<Self> {
+        match kind {
+            MouseEventKind::ScrollDown => Some(Self::Down),
+            MouseEventKind::ScrollUp => Some(Self::Up),
+            _ => None,
+        }
+    }
 }
 
 impl ListState {

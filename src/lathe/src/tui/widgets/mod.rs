@@ -6,3 +6,4 @@ pub mod field;
 pub mod frame;
 pub mod list;
 pub mod text;
+pub mod viewport;

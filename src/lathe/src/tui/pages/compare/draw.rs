@@ -1,4 +1,4 @@
-//! The page on the screen: the table above, the curves of the selected metric below.
+//! The page on the screen: the table above; `draw_chart` draws the curves of the selected metric below.
 
 use crossterm::event::MouseEvent;
 use ratatui::Frame;
@@ -6,22 +6,18 @@ use ratatui::layout::{Constraint, Layout, Position, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use runlog::metrics::Direction;
-use runlog::series::{Scale, XAxis, envelope};
 
 use super::table::{Numbers, Row, better};
-use super::{Against, Compare, Statistic};
-use crate::tui::shared::{OpenRun, Shared};
+use super::{Against, Compare, Statistic, draw_chart};
+use crate::tui::shared::Shared;
 use crate::tui::theme::Role;
-use crate::tui::widgets::chart::{self, Chart, Curve, YAxis};
-use crate::tui::widgets::{empty, frame as frames, text};
+use crate::tui::widgets::{empty, text};
 
 /// Of one number in a cell: three digits, an exponent, a sign and the mark of the better one.
 const NUMBER: usize = 10;
 /// Of a run's column when one number stands in it, and the gap to the next.
 const NARROW: usize = 18;
 const GAP: usize = 1;
-/// Of a run in the legend at least.
-const LEGEND: usize = 38;
 /// From this height on the curves have room below the table.
 const CHART_FROM: u16 = 16;
 
@@ -103,7 +99,7 @@ pub fn draw(page: &Compare, shared: &Shared, frame: &mut Frame<'_>, area: Rect) 
         return;
     }
     if page.is_expanded {
-        draw_chart(page, shared, frame, area);
+        draw_chart::draw(page, shared, frame, area);
         return;
     }
     let parts = parts(page, area);
@@ -112,7 +108,7 @@ pub fn draw(page: &Compare, shared: &Shared, frame: &mut Frame<'_>, area: Rect) 
     draw_rows(page, &columns, shared, frame, parts.rows);
     draw_line(page, shared, frame, parts.line);
     if let Some(chart) = parts.chart {
-        draw_chart(page, shared, frame, chart);
+        draw_chart::draw(page, shared, frame, chart);
     }
 }
 
@@ -172,7 +168,7 @@ fn draw_headings(
 }
 
 /// The last `columns` columns, with a mark where something was cut.
-fn ending(shown: &str, columns: usize, unicode: bool) -> String {
+pub(super) fn ending(shown: &str, columns: usize, unicode: bool) -> String {
     let width = text::width(shown);
     if width <= columns {
         return shown.to_owned();
@@ -387,124 +383,12 @@ fn draw_line(page: &Compare, shared: &Shared, frame: &mut Frame<'_>, area: Rect)
     }
 }
 
-fn draw_chart(page: &Compare, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
-    let Some(metric) = page.metric() else {
-        empty::draw(shared, frame, area, "These runs have no metrics yet", "");
-        return;
-    };
-    let axis = page.kept().axis();
-    let unit = runlog::metrics::lookup(metric).map_or("", |metric| metric.unit);
-    let unit = if unit.is_empty() || unit == "1" {
-        String::new()
-    } else {
-        format!(" [{unit}]")
-    };
-    let title = format!(
-        " {}{unit} against {} ",
-        text::printable(metric),
-        axis.name()
-    );
-    let border = if page.is_expanded {
-        Role::Focus
-    } else {
-        Role::Border
-    };
-    let block = frames::block(shared, &title, border);
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
-    let runs = shared.shown_runs();
-    let legend_lines = legend(&runs, metric, shared, inner);
-    let [legend, plot] = Layout::vertical([
-        Constraint::Length(legend_lines.len() as u16),
-        Constraint::Min(0),
-    ])
-    .areas(inner);
-    frame.render_widget(Paragraph::new(legend_lines), legend);
-    let bounds = runs
-        .iter()
-        .filter_map(|(_, run)| run.state.series.get(metric)?.x_bounds(axis))
-        .reduce(|(low, high), (from, to)| (low.min(from), high.max(to)));
-    let Some((from, to)) = bounds else {
-        return;
-    };
-    // One point has no width.
-    let (from, to) = if from < to {
-        (from, to)
-    } else {
-        (from - 0.5, to + 0.5)
-    };
-    let dots = chart::dot_columns(plot.width, shared.glyphs.plot);
-    let curves: Vec<Curve> = runs
-        .iter()
-        .enumerate()
-        .filter_map(|(index, (color, run))| {
-            let series = run.state.series.get(metric)?;
-            Some(Curve {
-                cells: envelope(series, axis, from, to, dots, Scale::Linear),
-                style: shared.theme.series(*color),
-                is_faint: false,
-                mark: chart::mark(index, shared.glyphs),
-            })
-        })
-        .collect();
-    let label = |x: f64| match axis {
-        XAxis::Time => text::clock(x),
-        _ => text::number(x),
-    };
-    let drawn = Chart {
-        y: YAxis::around(&curves, &[], false),
-        curves,
-        limits: Vec::new(),
-        x_labels: (label(from.max(0.0)), label(to)),
-        events: Vec::new(),
-        crosshair: None,
-    };
-    chart::draw(&drawn, shared, frame.buffer_mut(), plot);
-}
-
-/// Each run's mark, name and last value; as many beside each other as fit, and never so many lines that no plot is left.
-fn legend(
-    runs: &[(usize, &OpenRun)],
-    metric: &str,
-    shared: &Shared,
-    area: Rect,
-) -> Vec<Line<'static>> {
-    let width = usize::from(area.width);
-    let a_line = (width / LEGEND).clamp(1, runs.len().max(1));
-    let room = width / a_line;
-    let unicode = shared.glyphs.unicode;
-    let entries: Vec<Vec<Span<'static>>> = runs
-        .iter()
-        .enumerate()
-        .map(|(index, (color, run))| {
-            let mark = match chart::mark(index, shared.glyphs) {
-                '•' => '●',
-                mark => mark,
-            };
-            let last = run
-                .state
-                .last(metric)
-                .map_or_else(|| "not logged".to_owned(), text::number);
-            let for_name = room.saturating_sub(text::width(&last) + 6);
-            let name = ending(
-                &text::printable(&super::table::label(run)),
-                for_name,
-                unicode,
-            );
-            let used = text::width(&name) + text::width(&last) + 4;
-            vec![
-                Span::styled(format!(" {mark} "), shared.theme.series(*color)),
-                Span::raw(name),
-                Span::styled(format!(" {last}"), shared.style(Role::Muted)),
-                Span::raw(" ".repeat(room.saturating_sub(used))),
-            ]
-        })
-        .collect();
-    entries
-        .chunks(a_line)
-        .take(usize::from(area.height.saturating_sub(5)).max(1))
-        .map(|line| Line::from(line.concat()))
-        .collect()
+/// Where the curves are drawn, frame included. None: there is no room for them.
+pub fn chart_area(page: &Compare, area: Rect) -> Option<Rect> {
+    if page.is_expanded {
+        return Some(area);
+    }
+    parts(page, area).chart
 }
 
 /// The row and the run under the mouse.

@@ -10,8 +10,10 @@
 //! ```
 //! Compares what the workbench has open: the current run and the marked ones.
 
+mod commands;
 mod config;
 mod draw;
+mod draw_chart;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -20,89 +22,28 @@ use std::collections::HashMap;
 
 use crossterm::event::{KeyEvent, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::Frame;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 use runlog::series::XAxis;
 use serde::{Deserialize, Serialize};
 
 use super::{Input, Page, PageId};
 use crate::export::curves::{Panel, Shown, View, panel};
 use crate::tui::action::{self, Effect, PageMessage};
-use crate::tui::bindings::{Binding, Context, bind};
 use crate::tui::shared::{Notice, RunKey, Shared};
+use crate::tui::widgets::chart;
 use crate::tui::widgets::field::{Field, Outcome};
 use crate::tui::widgets::list::{ListState, Move};
+use crate::tui::widgets::viewport::Viewport;
 use config::Config;
 use table::{Row, Table};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
-    Go(Move),
-    Left,
-    Right,
-    AllKeys,
-    Statistic,
-    MoreOfLast,
-    FewerOfLast,
-    Baseline,
-    Difference,
-    Axis,
-    Expand,
-    Search,
-    NextMatch,
-    PreviousMatch,
-    NextSection,
-}
+pub use commands::{BINDINGS, Command};
 
 /// Answers to this page's jobs.
 #[derive(Debug)]
 pub enum Message {
     Configs(Vec<(RunKey, Result<Config, String>)>),
 }
-
-const HERE: Context = Context::Page(PageId::Compare);
-
-const fn row(
-    id: &'static str,
-    keys: &'static [&'static str],
-    command: Command,
-    help: &'static str,
-    hint: &'static str,
-) -> Binding {
-    bind(
-        id,
-        keys,
-        HERE,
-        action::Command::Compare(command),
-        help,
-        hint,
-    )
-}
-
-#[rustfmt::skip]
-pub const BINDINGS: &[Binding] = &[
-    row("compare.statistic", &["s"], Command::Statistic, "show last, best and mean, or one of them", "last/best"),
-    row("compare.baseline", &["b"], Command::Baseline, "take this column's run as the baseline, or none", "baseline"),
-    row("compare.difference", &["%", "d"], Command::Difference, "values, differences to the baseline, or per cent", "difference"),
-    row("compare.all_keys", &["a"], Command::AllKeys, "every configuration key, or only those that differ", "all keys"),
-    row("compare.axis", &["x"], Command::Axis, "curves against step, time, tokens or samples", "x axis"),
-    row("compare.expand", &["e"], Command::Expand, "the curves on the whole page, or back", "expand"),
-    row("compare.search", &["/"], Command::Search, "search keys and metrics", "search"),
-    row("compare.next_match", &["n"], Command::NextMatch, "next match", ""),
-    row("compare.previous_match", &["N"], Command::PreviousMatch, "match before", ""),
-    row("compare.more", &["+", "="], Command::MoreOfLast, "mean of more of the last values", ""),
-    row("compare.fewer", &["-"], Command::FewerOfLast, "mean of fewer of the last values", ""),
-    row("compare.right", &["l", "right"], Command::Right, "next run", ""),
-    row("compare.left", &["h", "left"], Command::Left, "run before", ""),
-    row("compare.section", &["tab"], Command::NextSection, "to the metrics, or to the configuration", ""),
-    row("compare.down", &["j", "down"], Command::Go(Move::Down), "down", ""),
-    row("compare.up", &["k", "up"], Command::Go(Move::Up), "up", ""),
-    row("compare.half_down", &["ctrl-d"], Command::Go(Move::HalfPageDown), "half a page down", ""),
-    row("compare.half_up", &["ctrl-u"], Command::Go(Move::HalfPageUp), "half a page up", ""),
-    row("compare.page_down", &["pgdn"], Command::Go(Move::PageDown), "a page down", ""),
-    row("compare.page_up", &["pgup"], Command::Go(Move::PageUp), "a page up", ""),
-    row("compare.top", &["g g", "home"], Command::Go(Move::First), "first line", ""),
-    row("compare.bottom", &["G", "end"], Command::Go(Move::Last), "last line", ""),
-];
 
 /// Which numbers of a metric stand in its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -124,9 +65,6 @@ pub enum Against {
     Difference,
     Percent,
 }
-
-/// How many last values a mean can take.
-const LAST_COUNTS: [usize; 8] = [1, 2, 5, 10, 20, 50, 100, 500];
 
 /// What is remembered per project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,6 +106,9 @@ pub struct Compare {
     /// The selected run, an index into the table's runs.
     column: usize,
     baseline: Option<RunKey>,
+    /// Of the curves.
+    view: Viewport,
+    is_log_y: bool,
     is_expanded: bool,
     search: Option<Field>,
     needle: String,
@@ -245,6 +186,22 @@ impl Compare {
         }
     }
 
+    /// From the first to the last x of the selected metric's curves. None: nothing is logged.
+    fn range(&self, shared: &Shared) -> Option<(f64, f64)> {
+        let metric = self.metric()?;
+        let (from, to) = shared
+            .shown_runs()
+            .iter()
+            .filter_map(|(_, run)| run.state.series.get(metric)?.x_bounds(self.view.axis))
+            .reduce(|(low, high), (from, to)| (low.min(from), high.max(to)))?;
+        // One point has no width.
+        Some(if from < to {
+            (from, to)
+        } else {
+            (from - 0.5, to + 0.5)
+        })
+    }
+
     /// Asks for the experiments that were not read.
     fn wants(&mut self, shared: &Shared) -> Vec<Effect> {
         if shared.front != PageId::Compare {
@@ -301,99 +258,6 @@ impl Compare {
         found.is_some()
     }
 
-    fn command(&mut self, command: Command, shared: &mut Shared) -> Vec<Effect> {
-        let kept = self.kept();
-        let runs = self.table.runs.len();
-        match command {
-            Command::Go(by) => self.go(by),
-            Command::Left => self.column = self.column.saturating_sub(1),
-            Command::Right => self.column = (self.column + 1).min(runs.saturating_sub(1)),
-            Command::AllKeys => {
-                let has_all_keys = !kept.has_all_keys;
-                return self.keep(
-                    Kept {
-                        has_all_keys,
-                        ..kept
-                    },
-                    shared,
-                );
-            }
-            Command::Statistic => {
-                let statistic = match kept.statistic {
-                    Statistic::All => Statistic::Last,
-                    Statistic::Last => Statistic::Best,
-                    Statistic::Best => Statistic::Mean,
-                    Statistic::Mean => Statistic::All,
-                };
-                return self.keep(Kept { statistic, ..kept }, shared);
-            }
-            Command::MoreOfLast | Command::FewerOfLast => {
-                let next = if command == Command::MoreOfLast {
-                    LAST_COUNTS
-                        .into_iter()
-                        .find(|count| *count > kept.last_count)
-                } else {
-                    LAST_COUNTS
-                        .into_iter()
-                        .rev()
-                        .find(|count| *count < kept.last_count)
-                };
-                let last_count = next.unwrap_or(kept.last_count);
-                shared.say(Notice::good(format!(
-                    "mean of the last {last_count} values"
-                )));
-                return self.keep(Kept { last_count, ..kept }, shared);
-            }
-            Command::Baseline => {
-                let Some(run) = self.table.runs.get(self.column) else {
-                    shared.say(Notice::caution("there is no run to compare with"));
-                    return Vec::new();
-                };
-                let is_set = self.baseline.as_ref() == Some(&run.key);
-                self.baseline = (!is_set).then(|| run.key.clone());
-                let against = match (is_set, kept.against) {
-                    (true, _) => Against::Value,
-                    (false, Against::Value) => Against::Difference,
-                    (false, against) => against,
-                };
-                return self.keep(Kept { against, ..kept }, shared);
-            }
-            Command::Difference => {
-                let against = match kept.against {
-                    Against::Value => Against::Difference,
-                    Against::Difference => Against::Percent,
-                    Against::Percent => Against::Value,
-                };
-                return self.keep(Kept { against, ..kept }, shared);
-            }
-            Command::Axis => {
-                let axis = (kept.axis + 1) % XAxis::ALL.len();
-                return self.keep(Kept { axis, ..kept }, shared);
-            }
-            Command::Expand => self.is_expanded = !self.is_expanded,
-            Command::Search => self.search = Some(Field::default()),
-            Command::NextMatch | Command::PreviousMatch => {
-                let by = if command == Command::NextMatch { 1 } else { -1 };
-                if !self.find(by, false) {
-                    shared.say(Notice::caution("nothing found; / searches"));
-                }
-            }
-            Command::NextSection => {
-                let rows = &self.table.rows;
-                let is_metric = matches!(self.selected_row(), Some(Row::Metric { .. }));
-                let target = rows.iter().position(|row| match row {
-                    Row::Metric { .. } => !is_metric,
-                    Row::Fact { .. } | Row::Key { .. } => is_metric,
-                    Row::Heading(_) => false,
-                });
-                if let Some(target) = target {
-                    self.list.select(target);
-                }
-            }
-        }
-        Vec::new()
-    }
-
     fn key(&mut self, key: KeyEvent, shared: &mut Shared) {
         let Some(mut field) = self.search.take() else {
             return;
@@ -418,21 +282,40 @@ impl Compare {
         }
     }
 
-    fn mouse(&mut self, event: MouseEvent, area: Rect, shared: &Shared) {
-        match event.kind {
-            MouseEventKind::ScrollDown => self.go(Move::Down),
-            MouseEventKind::ScrollUp => self.go(Move::Up),
-            MouseEventKind::Down(MouseButton::Left) => {
-                let (row, column) = draw::place_at(self, shared, area, event);
-                if let Some(row) = row {
-                    self.list.select(row);
-                    self.rest_on_a_row(1);
+    fn mouse(&mut self, event: MouseEvent, area: Rect, shared: &mut Shared) {
+        let at = Position::new(event.column, event.row);
+        let plot = draw::chart_area(self, area)
+            .map(|chart| draw_chart::plot(self, shared, chart))
+            .filter(|plot| plot.contains(at));
+        if let Some(plot) = plot {
+            match event.kind {
+                MouseEventKind::ScrollUp => self.zoom_by(0.8, shared),
+                MouseEventKind::ScrollDown => self.zoom_by(1.25, shared),
+                MouseEventKind::Down(MouseButton::Left)
+                | MouseEventKind::Drag(MouseButton::Left) => {
+                    if let (Some(share), Some(range)) =
+                        (chart::share_at(plot, at.x), self.range(shared))
+                    {
+                        let x = self.view.window(range).at(share);
+                        self.set_crosshair(x, shared);
+                    }
                 }
-                if let Some(column) = column {
-                    self.column = column;
-                }
+                _ => {}
             }
-            _ => {}
+            return;
+        }
+        if let Some(by) = Move::of_wheel(event.kind) {
+            self.go(by);
+        }
+        if event.kind == MouseEventKind::Down(MouseButton::Left) {
+            let (row, column) = draw::place_at(self, shared, area, event);
+            if let Some(row) = row {
+                self.list.select(row);
+                self.rest_on_a_row(1);
+            }
+            if let Some(column) = column {
+                self.column = column;
+            }
         }
     }
 
@@ -448,7 +331,9 @@ impl Compare {
 impl Page for Compare {
     fn update(&mut self, input: Input<'_>, shared: &mut Shared) -> Vec<Effect> {
         if self.kept.is_none() {
-            self.kept = Some(shared.kept.get(KEPT).unwrap_or_default());
+            let kept: Kept = shared.kept.get(KEPT).unwrap_or_default();
+            self.view.axis = kept.axis();
+            self.kept = Some(kept);
         }
         match input {
             Input::Command(action::Command::Compare(command)) => self.command(command, shared),
@@ -505,6 +390,13 @@ impl Page for Compare {
             self.is_expanded = false;
             return true;
         }
+        if self.view.crosshair.take().is_some() {
+            shared.step = None;
+            return true;
+        }
+        if self.view.zoom.take().is_some() {
+            return true;
+        }
         if !self.needle.is_empty() {
             self.needle.clear();
             return true;
@@ -547,16 +439,28 @@ impl Page for Compare {
             })
             .collect();
         let view = View {
-            axis: self.kept().axis(),
+            axis: self.view.axis,
+            x_range: self.view.zoom,
+            is_log_x: self.view.is_log,
+            is_log_y: self.is_log_y,
             ..View::default()
         };
         panel(&shown, metric, &view).into_iter().collect()
     }
 
-    fn status(&self, _shared: &Shared) -> String {
-        match self.table.runs.len() {
-            0 => String::new(),
-            count => format!("{count} runs"),
+    fn status(&self, shared: &Shared) -> String {
+        let mut parts = Vec::new();
+        if let Some(step) = shared.step.filter(|_| self.view.crosshair.is_some()) {
+            parts.push(format!("step {step}"));
         }
+        if self.view.zoom.is_some() {
+            parts.push("zoomed".to_owned());
+        }
+        match self.table.runs.len() {
+            0 => {}
+            1 => parts.push("1 run".to_owned()),
+            count => parts.push(format!("{count} runs")),
+        }
+        parts.join("  ")
     }
 }

@@ -7,9 +7,7 @@ use runlog::{Event, EventKind, RunState};
 use super::table::{better, numbers_of};
 use super::*;
 use crate::tui::action::{Action, Message as AppMessage};
-use crate::tui::bindings;
-use crate::tui::shared::RunList;
-use crate::tui::testing::{Bench, sample_events};
+use crate::tui::testing::{Bench, STATES, do_everything, sample_events};
 
 const PATHS: [&str; 3] = [
     "/project/runs/20261129-100000-sample-ab120000",
@@ -187,11 +185,67 @@ fn more_and_fewer_of_the_last_values_change_the_mean() {
         })
     };
     let before = mean(&bench);
-    bench.press("- - - -");
+    bench.press("M M M M");
     assert_eq!(page(&bench).kept().last_count, 1);
     assert!(mean(&bench) > before, "the reward rises");
-    bench.press("+ +");
+    bench.press("m m");
     assert_eq!(page(&bench).kept().last_count, 5);
+}
+
+#[test]
+fn the_crosshair_reads_every_run_at_one_step_and_its_difference_to_the_baseline() {
+    let mut bench = bench(2);
+    bench.press("/");
+    bench.type_text("score/mean");
+    bench.press("enter c");
+    // The first run has 30 steps, the other 25.
+    assert_eq!(bench.app.shared.step, Some(30));
+    let screen = bench.screen(120, 40);
+    assert!(screen.contains("(step 25)"), "{screen}");
+    bench.press("H h h");
+    assert_eq!(bench.app.shared.step, Some(18));
+    let at = |index: usize| {
+        let run = &bench.app.shared.open[&RunKey::new(Path::new(PATHS[index]))];
+        run.state.series.get("critic/score/mean").unwrap().value(17)
+    };
+    let difference = crate::tui::widgets::text::number(at(1) - at(0));
+    let value = crate::tui::widgets::text::number(at(1));
+    let screen = bench.screen(120, 40);
+    assert!(
+        screen.contains(&format!("{value} {difference}")),
+        "{value} {difference}\n{screen}"
+    );
+    insta::assert_snapshot!("compare_120x40_crosshair", screen);
+    bench.press("+ +");
+    let zoom = page(&bench).view.zoom;
+    assert!(
+        zoom.is_some_and(|(x0, x1)| (x0..=x1).contains(&18.0)),
+        "{zoom:?}"
+    );
+    assert!(bench.screen(80, 24).contains("zoomed"));
+    bench.press("enter");
+    assert_eq!(bench.app.page, PageId::Rollouts);
+    assert_eq!(bench.app.shared.step, Some(18));
+    bench.press("7 esc");
+    assert_eq!(bench.app.shared.step, None);
+    bench.press("esc");
+    assert_eq!(page(&bench).view, Viewport::default());
+}
+
+#[test]
+fn a_click_on_the_curves_puts_the_crosshair_there() {
+    let mut bench = bench(2);
+    bench.press("e");
+    bench.screen(80, 24);
+    let area = bench.app.shared.page_area();
+    let plot = draw_chart::plot(page(&bench), &bench.app.shared, area);
+    bench.act(Action::Mouse(MouseEvent {
+        kind: MouseEventKind::Down(MouseButton::Left),
+        column: plot.right() - 1,
+        row: plot.y + 2,
+        modifiers: crossterm::event::KeyModifiers::NONE,
+    }));
+    assert_eq!(bench.app.shared.step, Some(30));
 }
 
 #[test]
@@ -290,31 +344,9 @@ fn the_table_is_copied_with_all_its_digits() {
 
 #[test]
 fn every_key_in_every_state_does_no_harm() {
-    let benches: [fn() -> Bench; 6] = [
-        Bench::default,
-        || Bench::with_run(0),
-        || Bench::with_run(30),
-        || bench(2),
-        || bench(3),
-        || {
-            let mut bench = Bench::default();
-            bench.act(Action::Message(AppMessage::RunsListed(RunList::default())));
-            bench
-        },
-    ];
-    for make in benches {
-        for binding in bindings::all()
-            .iter()
-            .filter(|binding| binding.context == HERE)
-        {
-            let mut bench = make();
-            bench.press("7");
-            bench.act(Action::Command(binding.command));
-            bench.screen(80, 24);
-            bench.press("enter j esc");
-            bench.screen(20, 6);
-            bench.act(Action::Paste("x\ny".to_owned()));
-            bench.press("esc");
-        }
+    for make in STATES {
+        do_everything(PageId::Compare, make);
     }
+    do_everything(PageId::Compare, || bench(2));
+    do_everything(PageId::Compare, || bench(3));
 }

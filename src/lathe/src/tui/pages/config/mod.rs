@@ -29,9 +29,9 @@ use std::path::{Path, PathBuf};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use super::{Input, Page, PageId};
+use super::{Input, Page};
 use crate::tui::action::{self, Effect, PageMessage};
-use crate::tui::bindings::{Binding, Context, bind};
+use crate::tui::bindings::{Binding, page_rows, with_moves};
 use crate::tui::shared::{Notice, Problem, Shared, Wish};
 use crate::tui::widgets::field::Field;
 use crate::tui::widgets::list::{ListState, Move};
@@ -124,20 +124,10 @@ pub enum Message {
     },
 }
 
-const HERE: Context = Context::Page(PageId::Config);
-
-const fn row(
-    id: &'static str,
-    keys: &'static [&'static str],
-    command: Command,
-    help: &'static str,
-    hint: &'static str,
-) -> Binding {
-    bind(id, keys, HERE, action::Command::Config(command), help, hint)
-}
+page_rows!(Config);
 
 #[rustfmt::skip]
-pub const BINDINGS: &[Binding] = &[
+pub const BINDINGS: &[Binding] = with_moves!["config", row, Command::Move;
     row("config.open", &["enter"], Command::Open, "edit the value, fold or unfold the block, open the file", "edit"),
     row("config.save", &["w", "ctrl-s"], Command::Save, "save, in one step; refused when the file changed outside", "save"),
     row("config.undo", &["u"], Command::Undo, "undo the last change", "undo"),
@@ -164,14 +154,6 @@ pub const BINDINGS: &[Binding] = &[
     row("config.next", &["n"], Command::Next, "next match of the search", ""),
     row("config.previous", &["N"], Command::Previous, "match before", ""),
     row("config.expand", &["e"], Command::Expand, "hide or show the pane that explains the key", ""),
-    row("config.down", &["j", "down"], Command::Move(Move::Down), "down", ""),
-    row("config.up", &["k", "up"], Command::Move(Move::Up), "up", ""),
-    row("config.half_down", &["ctrl-d"], Command::Move(Move::HalfPageDown), "half a page down", ""),
-    row("config.half_up", &["ctrl-u"], Command::Move(Move::HalfPageUp), "half a page up", ""),
-    row("config.page_down", &["pgdn"], Command::Move(Move::PageDown), "a page down", ""),
-    row("config.page_up", &["pgup"], Command::Move(Move::PageUp), "a page up", ""),
-    row("config.top", &["g g", "home"], Command::Move(Move::First), "first line", ""),
-    row("config.bottom", &["G", "end"], Command::Move(Move::Last), "last line", ""),
 ];
 
 /// What is being typed.
@@ -312,6 +294,18 @@ impl Config {
         self.sheets.get(self.shown)
     }
 
+    /// The experiments that are edited, and the folder of those that can be.
+    fn watch(&self, shared: &Shared) -> Effect {
+        let listed = shared.project.experiments.join("any.yaml");
+        let edited = self.sheets.iter().map(|sheet| sheet.document.path());
+        Effect::WatchFiles {
+            owner: "config",
+            files: std::iter::once(listed)
+                .chain(edited.map(PathBuf::from))
+                .collect(),
+        }
+    }
+
     fn sheet_of(&mut self, path: &Path) -> Option<&mut Sheet> {
         self.sheets
             .iter_mut()
@@ -400,8 +394,7 @@ impl Config {
             }
             Message::Listed(result) => {
                 self.files = Some(std::mem::replace(result, Ok(Vec::new())));
-                let experiments = shared.project.experiments.join("any.yaml");
-                return vec![Effect::WatchFiles(vec![experiments])];
+                return vec![self.watch(shared)];
             }
             Message::Read {
                 path,
@@ -426,7 +419,7 @@ impl Config {
                     .position(|sheet| sheet.document.path() == path)
                     .unwrap_or(0);
                 self.is_choosing_file = false;
-                return vec![Effect::WatchFiles(vec![path.clone()])];
+                return vec![self.watch(shared)];
             }
             Message::Disk { path, result } => {
                 if let Some(sheet) = self.sheet_of(path) {

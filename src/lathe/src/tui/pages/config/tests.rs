@@ -8,9 +8,8 @@ use serde_json::json;
 
 use super::document::Document;
 use crate::tui::action::{Action, Effect, Message};
-use crate::tui::bindings::{self, Context};
 use crate::tui::pages::{Page, PageId};
-use crate::tui::testing::{Bench, shared};
+use crate::tui::testing::{Bench, STATES, do_everything, shared};
 
 const EXPERIMENT: &str = include_str!("../../../../../../experiments/quickstart.yaml");
 
@@ -643,25 +642,8 @@ fn the_list_of_experiments_on_the_screen() {
 
 #[test]
 fn every_action_in_every_state_keeps_standing() {
-    let benches: [fn() -> Bench; 4] = [
-        Bench::default,
-        || Bench::with_run(0),
-        || Bench::with_run(30),
-        || Opened::new("data: [\n").bench,
-    ];
-    for make in benches {
-        for binding in bindings::all() {
-            let mut bench = make();
-            bench.press("5");
-            for (columns, rows) in [(80, 24), (40, 10), (12, 3)] {
-                if binding.context == Context::Page(PageId::Config) {
-                    bench.act(Action::Command(binding.command));
-                    bench.run_jobs();
-                    bench.press("j enter esc");
-                    bench.run_jobs();
-                }
-                bench.screen(columns, rows);
-            }
-        }
+    for make in STATES {
+        do_everything(PageId::Config, make);
     }
+    do_everything(PageId::Config, || Opened::new("data: [\n").bench);
 }

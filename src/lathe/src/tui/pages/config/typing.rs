@@ -85,24 +85,22 @@ impl Config {
             },
             Mode::Choose(chooser) => {
                 let length = chooser.matches().len();
-                match key.code {
-                    KeyCode::Down => chooser.list.go(Move::Down, length, 10),
-                    KeyCode::Up => chooser.list.go(Move::Up, length, 10),
-                    KeyCode::PageDown => chooser.list.go(Move::PageDown, length, 10),
-                    KeyCode::PageUp => chooser.list.go(Move::PageUp, length, 10),
-                    _ => match chooser.field.key(key) {
-                        Outcome::Changed => chooser.list.select(0),
-                        Outcome::Cancelled => self.mode = Mode::None,
-                        Outcome::Accepted => {
-                            let selected = chooser.list.selected(length);
-                            let choice = chooser.matches().get(selected).map(|&c| c.clone());
-                            self.mode = Mode::None;
-                            if let Some(choice) = choice {
-                                return compare(sheet, choice, shared);
-                            }
+                if let Some(by) = Move::of_typed(key) {
+                    chooser.list.go(by, length, 10);
+                    return Vec::new();
+                }
+                match chooser.field.key(key) {
+                    Outcome::Changed => chooser.list.select(0),
+                    Outcome::Cancelled => self.mode = Mode::None,
+                    Outcome::Accepted => {
+                        let selected = chooser.list.selected(length);
+                        let choice = chooser.matches().get(selected).map(|&c| c.clone());
+                        self.mode = Mode::None;
+                        if let Some(choice) = choice {
+                            return compare(sheet, choice, shared);
                         }
-                        Outcome::Kept | Outcome::Unused => {}
-                    },
+                    }
+                    Outcome::Kept | Outcome::Unused => {}
                 }
             }
         }
@@ -138,12 +136,7 @@ impl Config {
         if self.is_typing_now() {
             return Vec::new();
         }
-        let by = match event.kind {
-            MouseEventKind::ScrollDown => Some(Move::Down),
-            MouseEventKind::ScrollUp => Some(Move::Up),
-            _ => None,
-        };
-        if let Some(by) = by {
+        if let Some(by) = Move::of_wheel(event.kind) {
             for _ in 0..3 {
                 self.command(Command::Move(by), shared);
             }
@@ -201,14 +194,9 @@ impl Config {
 }
 
 fn move_in_list(key: KeyEvent, sheet: &mut Sheet, shared: &Shared) {
-    let by = match key.code {
-        KeyCode::Down => Move::Down,
-        KeyCode::Up => Move::Up,
-        KeyCode::PageDown => Move::PageDown,
-        KeyCode::PageUp => Move::PageUp,
-        _ => return,
-    };
-    go(sheet, by, draw::body_rows(shared));
+    if let Some(by) = Move::of_typed(key) {
+        go(sheet, by, draw::body_rows(shared));
+    }
 }
 
 /// The row that was most likely meant: a key that ends as the filter does, one that has it, one whose meaning has it. The

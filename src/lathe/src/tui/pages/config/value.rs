@@ -101,19 +101,16 @@ impl ValueEditor {
                     let option = options[list.selected(options.len())];
                     return Answer::Accepted(choice_value(self.live, option));
                 }
-                KeyCode::Down | KeyCode::Char('j') | KeyCode::Tab => {
-                    list.go(Move::Down, options.len(), options.len());
+                code => {
+                    let by = match code {
+                        KeyCode::Tab => Some(Move::Down),
+                        KeyCode::BackTab => Some(Move::Up),
+                        _ => Move::of_menu(key),
+                    };
+                    if let Some(by) = by {
+                        list.go(by, options.len(), options.len());
+                    }
                 }
-                KeyCode::Up | KeyCode::Char('k') | KeyCode::BackTab => {
-                    list.go(Move::Up, options.len(), options.len());
-                }
-                KeyCode::Home | KeyCode::Char('g') => {
-                    list.go(Move::First, options.len(), options.len());
-                }
-                KeyCode::End | KeyCode::Char('G') => {
-                    list.go(Move::Last, options.len(), options.len());
-                }
-                _ => {}
             },
         }
         Answer::Stay

@@ -118,7 +118,7 @@ pub fn why_not(shared: &Shared) -> Option<String> {
         return Some("this is a replay; P goes back to the run's end".to_owned());
     }
     match shared.runs.find(key) {
-        Some(entry) if entry.state_word() == "running" => None,
+        Some(entry) if entry.is_running() => None,
         Some(entry) => Some(format!(
             "{} is not running: {}",
             key.name(),

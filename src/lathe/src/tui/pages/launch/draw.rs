@@ -20,6 +20,7 @@ use super::queue::{Item, Stage};
 use super::sweep::{self, Combine};
 use super::typing::OverrideField;
 use super::{Launch, Mode, Pane, draw_control};
+use crate::launch::Job;
 use crate::tui::modal::boxed;
 use crate::tui::shared::Shared;
 use crate::tui::theme::Role;
@@ -125,7 +126,7 @@ fn start(
             value_field(field, shared, frame, form, cursor_row);
         }
         Mode::Override(typed) => {
-            override_field(typed, shared, frame, below);
+            override_field(page, typed, shared, frame, below);
             return;
         }
         Mode::None | Mode::Choose(_) | Mode::Knob(_) => {}
@@ -160,6 +161,16 @@ fn form_line(
             Role::Muted,
         ),
         Row::Name => ("name", choices.name.clone(), Role::Accent),
+        Row::Job => (
+            "does",
+            match (page.form.job(), page.form.jobs.len() > 1) {
+                (Job::Run, _) => "run: reinforcement learning (enter: sft, the warm-up)",
+                (Job::Sft, true) => "sft: the supervised warm-up (enter: run)",
+                (Job::Sft, false) => "sft: a supervised warm-up",
+            }
+            .to_owned(),
+            Role::Accent,
+        ),
         Row::Target => (
             "target",
             "local: this machine (others come later)".to_owned(),
@@ -217,7 +228,13 @@ fn value_field(
 }
 
 /// The field, what is wrong so far, and what may follow.
-fn override_field(typed: &OverrideField, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
+fn override_field(
+    page: &Launch,
+    typed: &OverrideField,
+    shared: &Shared,
+    frame: &mut Frame<'_>,
+    area: Rect,
+) {
     if area.height == 0 {
         return;
     }
@@ -234,6 +251,9 @@ fn override_field(typed: &OverrideField, shared: &Shared, frame: &mut Frame<'_>,
         lines.push(said(Some(Severity::Error), problem, shared));
     } else if let Some(key) = typed_key(typed.field.text()) {
         lines.push(Line::styled(key, shared.style(Role::Muted)));
+    }
+    if typed.is_whole() {
+        lines.extend(checked_lines(page, shared, 4));
     }
     let selected = typed.list.selected(typed.completions.len());
     for (at, completion) in typed.completions.iter().enumerate() {
@@ -313,6 +333,14 @@ fn outcome_lines(page: &Launch, shared: &Shared, height: usize) -> Vec<Line<'sta
     if errors > 0 {
         return lines;
     }
+    lines.extend(checked_lines(
+        page,
+        shared,
+        height.saturating_sub(lines.len() + 2).max(1),
+    ));
+    if page.checking.errors() > 0 {
+        return lines;
+    }
     let heading = match plan.len() {
         1 => format!("  s starts {}; d tries it first", page.form.base_name),
         count => format!("  s queues {count} runs; d tries them first"),
@@ -343,6 +371,31 @@ fn outcome_lines(page: &Launch, shared: &Shared, height: usize) -> Vec<Line<'sta
                 shared.style(Role::Muted),
             ));
         }
+    }
+    lines
+}
+
+/// What is wrong with which runs of a sweep beside what is wrong with the first, in at most `most` lines.
+fn checked_lines(page: &Launch, shared: &Shared, most: usize) -> Vec<Line<'static>> {
+    let found: Vec<_> = page.checking.found(&page.form.complaints).collect();
+    let room = if found.len() > most { most - 1 } else { most };
+    let mut lines: Vec<Line<'static>> = found
+        .iter()
+        .take(room)
+        .map(|found| said(Some(found.complaint.severity), &found.words(), shared))
+        .collect();
+    if found.len() > room {
+        lines.push(Line::styled(
+            format!("  and {} more complaints", found.len() - room),
+            shared.style(Role::Muted),
+        ));
+    }
+    let (done, all) = page.checking.progress();
+    if done < all && all > 1 {
+        lines.push(Line::styled(
+            format!("  {done} of {all} runs checked"),
+            shared.style(Role::Muted),
+        ));
     }
     lines
 }

@@ -5,7 +5,7 @@
 //!  │ sample-ab12                                       │
 //!  │ training step 13, 12 of 80 steps                  │
 //!  │ p pause  r resume  n step  c checkpoint  X stop   │
-//!  │ > actor.optim.lr        2e-4   0 <= x <= 1        │
+//!  │ > actor.optim.lr        2e-4   was 1e-4  0 <= x <= 1 │
 //!  │ 0:41 step 12: set actor.optim.lr 1e-4 → 2e-4 …    │
 //!  └───────────────────────────────────────────────────┘
 //! ```
@@ -13,7 +13,7 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Clear, Paragraph, Wrap};
+use ratatui::widgets::{Clear, Paragraph};
 use runlog::control::{KNOBS, Knob};
 
 use super::control::{self, KnobField};
@@ -58,7 +58,7 @@ pub(super) fn pane(
     let [head, knobs, help, past] = Layout::vertical([
         Constraint::Length(ROWS_ABOVE),
         Constraint::Min(1),
-        Constraint::Length(u16::from(inner.height > 8) * 2),
+        Constraint::Length(u16::from(inner.height > 9) * 3),
         Constraint::Length(if changes.is_empty() {
             0
         } else {
@@ -69,14 +69,18 @@ pub(super) fn pane(
     frame.render_widget(Paragraph::new(head_lines(page, shared)), head);
     draw_knobs(page, shared, frame, knobs);
     let knob = &KNOBS[page.control.list.selected(KNOBS.len())];
-    let line = match &page.mode {
+    let (words, role) = match &page.mode {
         Mode::Knob(KnobField {
             problem: Some(problem),
             ..
-        }) => Line::styled(format!("  error: {problem}"), shared.style(Role::Bad)),
-        _ => Line::styled(format!("  {}", knob.help), shared.style(Role::Muted)),
+        }) => (format!("error: {problem}"), Role::Bad),
+        _ => (about(page, knob), Role::Muted),
     };
-    frame.render_widget(Paragraph::new(line).wrap(Wrap { trim: false }), help);
+    let lines: Vec<Line<'_>> = text::wrap(&words, usize::from(help.width).saturating_sub(3))
+        .into_iter()
+        .map(|line| Line::styled(format!("  {line}"), shared.style(role)))
+        .collect();
+    frame.render_widget(Paragraph::new(lines), help);
     if past.height > 0 {
         let mut lines = vec![Line::styled("  Changed so far:", shared.style(Role::Title))];
         lines.extend(changes.iter().map(|change| {
@@ -208,6 +212,29 @@ fn draw_knobs(page: &Launch, shared: &Shared, frame: &mut Frame<'_>, area: Rect)
     }
 }
 
+/// `0 <= x <= 8, whole policy versions`
+fn allowed(knob: &Knob) -> String {
+    if knob.unit.is_empty() {
+        knob.range()
+    } else {
+        format!("{} {}", knob.range(), knob.unit)
+    }
+}
+
+/// What the selected knob is, what it may be, and what it was.
+fn about(page: &Launch, knob: &Knob) -> String {
+    let state = page.control.knob_state(knob);
+    let first = state.and_then(|state| state.started_with);
+    let was = first.map_or_else(String::new, |first| {
+        format!("; the run started with {}", text::number(first.0))
+    });
+    let more = match state.and_then(|state| state.why_not.as_deref()) {
+        Some(why_not) => format!("Cannot be set: {}.", text::printable(why_not)),
+        None => format!("Allowed: {}{was}.", allowed(knob)),
+    };
+    format!("{} {more}", knob.help)
+}
+
 fn knob_line(
     page: &Launch,
     knob: &Knob,
@@ -224,23 +251,23 @@ fn knob_line(
     let first = state.and_then(|state| state.started_with);
     let is_changed = first.is_some() && first != state.and_then(|state| state.value);
     let room = width.saturating_sub(2 + NAME + 1 + VALUE + 2);
-    let more = match state {
-        Some(state) if state.why_not.is_some() => {
-            text::printable(state.why_not.as_deref().unwrap_or_default())
-        }
-        _ => {
-            let unit = if knob.unit.is_empty() {
-                String::new()
-            } else {
-                format!(" {}", knob.unit)
-            };
-            let was = match first {
-                Some(first) if is_changed => format!("  was {}", text::number(first.0)),
-                _ => String::new(),
-            };
-            format!("{}{unit}{was}", knob.range())
-        }
+    let was = match first {
+        Some(first) if is_changed => format!("was {}  ", text::number(first.0)),
+        _ => String::new(),
     };
+    // The longest that fits whole; all of it stands below the list for the selected knob.
+    let choices = match state.and_then(|state| state.why_not.as_deref()) {
+        Some(why_not) => vec![text::printable(why_not), "cannot be set".to_owned()],
+        None => vec![
+            format!("{was}{}", allowed(knob)),
+            format!("{was}{}", knob.range()),
+            was,
+        ],
+    };
+    let more = choices
+        .into_iter()
+        .find(|words| text::width(words.trim_end()) <= room)
+        .unwrap_or_default();
     let role = if is_changed {
         Role::Caution
     } else {

@@ -7,6 +7,7 @@ use experiment::overrides::{self, Action};
 use experiment::{Complaint, Severity};
 
 use super::sweep::{self, Combine, Planned};
+use crate::launch::Job;
 
 /// The experiment that is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct Source {
     pub text: String,
     /// Of the run that is started again: its id and its name.
     pub parent: Option<(String, String)>,
+    /// Of the run that is started again: what it was.
+    pub job: Option<Job>,
 }
 
 /// What a person can change; a history of these is the undo.
@@ -25,6 +28,8 @@ pub struct Choices {
     /// Empty: the experiment's own name.
     pub name: String,
     pub overrides: Vec<String>,
+    /// Of an experiment that has both; else what it is for.
+    pub job: Job,
     pub combine: Combine,
     /// Runs of the queue that go at the same time.
     pub at_once: usize,
@@ -35,6 +40,7 @@ impl Default for Choices {
         Self {
             name: String::new(),
             overrides: Vec::new(),
+            job: Job::Run,
             combine: Combine::Grid,
             at_once: 1,
         }
@@ -52,6 +58,10 @@ pub struct Form {
     pub complaints: Vec<Complaint>,
     /// The experiment's name with the overrides, before a label.
     pub base_name: String,
+    /// What the experiment is for, by the files that it names; empty while it names none.
+    pub jobs: Vec<Job>,
+    /// Another number at each change.
+    pub version: u64,
 }
 
 impl Default for Form {
@@ -63,6 +73,8 @@ impl Default for Form {
             plan: Ok(Vec::new()),
             complaints: Vec::new(),
             base_name: String::new(),
+            jobs: Vec::new(),
+            version: 0,
         }
     }
 }
@@ -72,6 +84,8 @@ impl Default for Form {
 pub enum Row {
     Experiment,
     Name,
+    /// Reinforcement learning or the supervised warm-up.
+    Job,
     Target,
     Override(usize),
     Add,
@@ -85,7 +99,11 @@ impl Form {
     }
 
     pub fn rows(&self) -> Vec<Row> {
-        let mut rows = vec![Row::Experiment, Row::Name, Row::Target];
+        let mut rows = vec![Row::Experiment, Row::Name];
+        if self.jobs.contains(&Job::Sft) {
+            rows.push(Row::Job);
+        }
+        rows.push(Row::Target);
         rows.extend((0..self.choices.overrides.len()).map(Row::Override));
         rows.push(Row::Add);
         if self.sweeps() > 1 {
@@ -110,8 +128,17 @@ impl Form {
         self.plan.as_ref().map_or(0, Vec::len)
     }
 
+    /// What is started: what was chosen, of what the experiment is for.
+    pub fn job(&self) -> Job {
+        match self.jobs[..] {
+            [only] => only,
+            _ => self.choices.job,
+        }
+    }
+
     /// Takes another experiment; what was typed for the last one is kept, since it may be meant for this one too.
     pub fn take(&mut self, source: Source) {
+        self.choices.job = source.job.unwrap_or(Job::Run);
         self.source = Some(source);
         self.check();
     }
@@ -148,6 +175,7 @@ impl Form {
     }
 
     fn check(&mut self) {
+        self.version += 1;
         self.plan = sweep::plan(&self.choices.overrides, self.choices.combine);
         let Some(source) = &self.source else {
             return;
@@ -166,7 +194,27 @@ impl Form {
         } else {
             self.choices.name.clone()
         };
+        let experiment = &loaded.experiment;
+        let files = [
+            (Job::Run, &experiment.data.train_files),
+            (Job::Sft, &experiment.sft.train_files),
+        ];
+        self.jobs = files
+            .into_iter()
+            .filter(|(_, files)| !files.is_empty())
+            .map(|(job, _)| job)
+            .collect();
         self.complaints = loaded.complaints;
+    }
+
+    /// The runs with another override, at the place of the one that is changed; none while that is no plan.
+    pub fn plan_with(&self, at: Option<usize>, text: &str) -> Vec<Planned> {
+        let mut overrides = self.choices.overrides.clone();
+        match at.and_then(|at| overrides.get_mut(at)) {
+            Some(changed) => text.clone_into(changed),
+            None => overrides.push(text.to_owned()),
+        }
+        sweep::plan(&overrides, self.choices.combine).unwrap_or_default()
     }
 }
 
@@ -291,6 +339,29 @@ mod tests {
         assert_eq!(completions("trainer.mode=s", 3), ["trainer.mode=sync"]);
         assert_eq!(completions("", 3), Vec::<String>::new());
         assert!(completions("lr", 50).len() > 5);
+    }
+
+    #[test]
+    fn what_is_started_follows_from_the_files_that_are_named() {
+        let mut form = Form::default();
+        let mut take = |text: &str, job| {
+            form.take(Source {
+                path: PathBuf::from("a.yaml"),
+                name: "a".to_owned(),
+                text: text.to_owned(),
+                parent: None,
+                job,
+            });
+            (form.job(), form.rows().contains(&Row::Job))
+        };
+        let reinforced = "data: {train_files: a.parquet}\n";
+        let supervised = "sft: {train_files: b.parquet}\n";
+        assert_eq!(take(reinforced, None), (Job::Run, false));
+        assert_eq!(take(supervised, None), (Job::Sft, true));
+        let both = format!("{reinforced}{supervised}");
+        assert_eq!(take(&both, None), (Job::Run, true));
+        assert_eq!(take(&both, Some(Job::Sft)), (Job::Sft, true));
+        assert_eq!(take(reinforced, Some(Job::Sft)), (Job::Run, false));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::config::{files, short_name};
 use super::form::Source;
 use super::{Message, answer};
-use crate::launch::StartError;
+use crate::launch::{Job, StartError};
 use crate::tui::action::Effect;
 use crate::tui::shared::{RunKey, Shared};
 
@@ -25,6 +25,7 @@ pub(super) fn read_job(path: &Path, shared: &Shared) -> Effect {
             name,
             text,
             parent: None,
+            job: None,
         });
         answer(Message::Read(result))
     })
@@ -38,6 +39,14 @@ pub(super) fn again_job(key: &RunKey, shared: &Shared) -> Effect {
         .map(|entry| entry.info.id.clone())
         .or_else(|| Some(shared.open.get(key)?.info.as_ref()?.id.clone()))
         .unwrap_or_else(|| run.clone());
+    let is_supervised = shared
+        .open
+        .get(key)
+        .and_then(|run| run.state.started.as_ref())
+        .map(|started| started.mode.as_str())
+        .or_else(|| Some(shared.runs.find(key)?.glance.as_ref()?.mode.as_str()))
+        == Some("sft");
+    let job = if is_supervised { Job::Sft } else { Job::Run };
     let path = key.path().join("experiment.yaml");
     Effect::job("read experiment", move || {
         let result = files::read(&path).map(|text| Source {
@@ -45,6 +54,7 @@ pub(super) fn again_job(key: &RunKey, shared: &Shared) -> Effect {
             path,
             text,
             parent: Some((id, run)),
+            job: Some(job),
         });
         answer(Message::Read(result))
     })

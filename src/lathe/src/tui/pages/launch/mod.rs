@@ -6,6 +6,7 @@
 //! A run that has started is a process of its own; what still waits in the queue ends with the workbench, which asks before
 //! it leaves.
 
+mod checking;
 mod control;
 mod draw;
 mod draw_control;
@@ -13,6 +14,7 @@ mod dry_run;
 mod form;
 mod jobs;
 mod queue;
+mod starting;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -20,26 +22,28 @@ mod typing;
 
 use std::path::{Path, PathBuf};
 
+use experiment::Complaint;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use runlog::control::{Command as Asked, KNOBS};
 
 use super::config::files::Found;
 use super::{Input, Page, PageId};
-use crate::launch::{self, Job, Order};
+use crate::launch::Job;
 use crate::tui::action::{self, Effect, PageMessage};
-use crate::tui::bindings::{Binding, Context, bind};
-use crate::tui::modal::Confirm;
+use crate::tui::bindings::{Binding, page_rows, with_moves};
 use crate::tui::shared::{Notice, Problem, RunKey, Shared, Wish};
 use crate::tui::widgets::field::Field;
 use crate::tui::widgets::list::{ListState, Move};
 
+use checking::Checking;
 use control::Control;
 use dry_run::DryRun;
 use form::{Form, Row, Source};
-use jobs::{again_job, list_job, read_job, reason};
+use jobs::{again_job, list_job, read_job};
 use queue::{Queue, Stage};
-use sweep::{Combine, Planned};
+use starting::command_line;
+use sweep::Combine;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
@@ -81,6 +85,12 @@ pub enum Message {
         id: u64,
         outcome: DryRun,
     },
+    /// Some more runs of a plan: how many, and what is wrong with which.
+    RunsChecked {
+        id: u64,
+        count: usize,
+        complaints: Vec<(String, Complaint)>,
+    },
     Started {
         id: u64,
         outcome: Result<RunKey, String>,
@@ -93,20 +103,10 @@ pub enum Message {
     },
 }
 
-const HERE: Context = Context::Page(PageId::Launch);
-
-const fn row(
-    id: &'static str,
-    keys: &'static [&'static str],
-    command: Command,
-    help: &'static str,
-    hint: &'static str,
-) -> Binding {
-    bind(id, keys, HERE, action::Command::Launch(command), help, hint)
-}
+page_rows!(Launch);
 
 #[rustfmt::skip]
-pub const BINDINGS: &[Binding] = &[
+pub const BINDINGS: &[Binding] = with_moves!["launch", row, Command::Move;
     row("launch.open", &["enter"], Command::Open, "change the line; of the queue: show the run", "change"),
     row("launch.start", &["s"], Command::Start, "start the run, or queue the runs of a sweep", "start"),
     row("launch.dry_run", &["d"], Command::DryRun, "dry run: try model, data, tools and scorer without starting", "dry run"),
@@ -125,12 +125,6 @@ pub const BINDINGS: &[Binding] = &[
     row("control.stop", &["X"], Command::Stop, "control: stop after this step, with a checkpoint (asks first)", ""),
     row("control.refresh", &["R"], Command::Refresh, "control: ask the run again how it stands", ""),
     row("launch.clear", &["C"], Command::ClearDone, "take what has ended out of the queue's list", ""),
-    row("launch.down", &["j", "down"], Command::Move(Move::Down), "down", ""),
-    row("launch.up", &["k", "up"], Command::Move(Move::Up), "up", ""),
-    row("launch.half_down", &["ctrl-d", "pgdn"], Command::Move(Move::HalfPageDown), "half a page down", ""),
-    row("launch.half_up", &["ctrl-u", "pgup"], Command::Move(Move::HalfPageUp), "half a page up", ""),
-    row("launch.top", &["g g", "home"], Command::Move(Move::First), "first line", ""),
-    row("launch.bottom", &["G", "end"], Command::Move(Move::Last), "last line", ""),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -172,6 +166,9 @@ pub struct Launch {
     queue_list: ListState,
     control: Control,
     files: Option<Result<Vec<Found>, String>>,
+    checking: Checking,
+    /// `s` was pressed before every run of the sweep was checked.
+    is_start_wanted: bool,
     dry_run: Option<DryRun>,
     /// Of the newest dry run; older answers are passed over.
     dry_run_id: u64,
@@ -179,7 +176,7 @@ pub struct Launch {
 
 impl Page for Launch {
     fn update(&mut self, input: Input<'_>, shared: &mut Shared) -> Vec<Effect> {
-        match input {
+        let mut effects = match input {
             Input::Command(action::Command::Launch(command)) => self.command(command, shared),
             Input::Key(key) => self.typed(key, shared),
             Input::Paste(pasted) => {
@@ -203,7 +200,9 @@ impl Page for Launch {
                 effects
             }
             Input::Command(_) | Input::Message(_) => Vec::new(),
-        }
+        };
+        effects.extend(self.check_runs());
+        effects
     }
 
     fn draw(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
@@ -254,7 +253,24 @@ impl Page for Launch {
 }
 
 impl Launch {
+    /// Checks the whole experiment of each run to start; while an override is typed, of those that it would make.
+    fn check_runs(&mut self) -> Option<Effect> {
+        let source = self.form.source.as_ref()?;
+        let (typed, at) = match &self.mode {
+            Mode::Override(typed) if typed.is_whole() => (typed.field.text().trim(), typed.at),
+            _ => ("", None),
+        };
+        let of = (self.form.version, typed.to_owned());
+        let form = &self.form;
+        self.checking.want(of, || match typed {
+            "" => form.plan.clone().unwrap_or_default(),
+            typed => form.plan_with(at, typed),
+        });
+        self.checking.next_job(source)
+    }
+
     fn command(&mut self, command: Command, shared: &mut Shared) -> Vec<Effect> {
+        self.is_start_wanted = false;
         match command {
             Command::Move(by) => self.go(by, draw::body_rows(shared)),
             Command::NextPane => self.pane = self.pane.step(1),
@@ -376,6 +392,15 @@ impl Launch {
         match self.row() {
             Row::Experiment => return self.command(Command::Choose, shared),
             Row::Name => self.mode = Mode::Name(Field::new(self.form.choices().name.clone())),
+            Row::Job if self.form.jobs.len() > 1 => self.form.change(|choices| {
+                choices.job = match choices.job {
+                    Job::Run => Job::Sft,
+                    Job::Sft => Job::Run,
+                };
+            }),
+            Row::Job => shared.say(Notice::caution(
+                "a supervised warm-up: the experiment names no data.train_files to reinforce on",
+            )),
             Row::Target => shared.say(Notice::good(
                 "runs start on this machine; other targets come later",
             )),
@@ -424,124 +449,6 @@ impl Launch {
         Vec::new()
     }
 
-    /// Why nothing can be started or tried now.
-    fn source_to_start(&self, shared: &mut Shared) -> Option<(Source, Vec<Planned>)> {
-        let Some(source) = &self.form.source else {
-            shared.say(Notice::caution("choose an experiment first: o"));
-            return None;
-        };
-        match &self.form.plan {
-            Ok(plan) => Some((source.clone(), plan.clone())),
-            Err(reason) => {
-                shared.say(Notice::bad(reason.clone()));
-                None
-            }
-        }
-    }
-
-    fn try_out(&mut self, shared: &mut Shared) -> Vec<Effect> {
-        let Some((source, plan)) = self.source_to_start(shared) else {
-            return Vec::new();
-        };
-        self.dry_run_id += 1;
-        self.pane = Pane::Start;
-        self.dry_run = Some(DryRun::Going);
-        let id = self.dry_run_id;
-        vec![Effect::job("dry run", move || {
-            let outcome = dry_run::carry_out(&source, &plan);
-            answer(Message::Checked { id, outcome })
-        })]
-    }
-
-    fn start(&mut self, is_confirmed: bool, shared: &mut Shared) -> Vec<Effect> {
-        if shared.refuse_when_read_only("starting runs") {
-            return Vec::new();
-        }
-        let Some((source, plan)) = self.source_to_start(shared) else {
-            return Vec::new();
-        };
-        if self.form.errors() > 0 {
-            shared.say(Notice::bad("it cannot run: see the errors below the form"));
-            return Vec::new();
-        }
-        if plan.len() > 1 && !is_confirmed {
-            shared.wish = Some(Wish::Confirm(self.question(&plan)));
-            return Vec::new();
-        }
-        let Some(root) = shared.project.runs_roots.first().cloned() else {
-            shared.say(Notice::bad("there is no runs directory to start in"));
-            return Vec::new();
-        };
-        for planned in &plan {
-            let order = self.order(&source, planned, &root);
-            let name = self.form.run_name(planned);
-            self.queue.push(name, order, plan.len() == 1);
-        }
-        let waits = self.queue.going() >= self.form.choices().at_once;
-        shared.say(Notice::good(match (plan.len(), waits) {
-            (1, false) => format!("starting {}", self.form.run_name(&plan[0])),
-            (1, true) => "queued: it starts when the run before has ended".to_owned(),
-            (count, _) => format!("queued {count} runs"),
-        }));
-        if plan.len() > 1 || waits {
-            self.pane = Pane::Queue;
-        }
-        self.start_due(shared)
-    }
-
-    fn question(&self, plan: &[Planned]) -> Confirm {
-        let at_once = self.form.choices().at_once;
-        let mut names: Vec<String> = plan
-            .iter()
-            .take(6)
-            .map(|planned| format!("  {}", self.form.run_name(planned)))
-            .collect();
-        if plan.len() > names.len() {
-            names.push(format!("  and {} more", plan.len() - names.len()));
-        }
-        Confirm {
-            title: format!("Start {} runs?", plan.len()),
-            body: format!(
-                "{}\n\n{at_once} at a time. The queue belongs to this workbench: runs that have started go on when it is \
-                 left, those still waiting do not start.",
-                names.join("\n")
-            ),
-            yes: 'y',
-            yes_label: "queue them".to_owned(),
-            command: action::Command::Launch(Command::StartAll),
-        }
-    }
-
-    fn order(&self, source: &Source, planned: &Planned, root: &Path) -> Order {
-        let is_named = !self.form.choices().name.is_empty() || !planned.label.is_empty();
-        let mut order = Order {
-            job: Job::Run,
-            experiment: source.path.clone(),
-            overrides: planned.overrides.clone(),
-            name: is_named.then(|| self.form.run_name(planned)),
-            runs_root: root.to_owned(),
-            parent: source.parent.as_ref().map(|(id, _)| id.clone()),
-            command: Vec::new(),
-        };
-        order.command = command_line(&order);
-        order
-    }
-
-    /// Starts what has room now.
-    fn start_due(&mut self, _shared: &mut Shared) -> Vec<Effect> {
-        let due = self.queue.due(self.form.choices().at_once);
-        due.into_iter()
-            .map(|(id, order)| {
-                Effect::job("start run", move || {
-                    let outcome = launch::start(order)
-                        .map(|run_dir| RunKey::new(run_dir.path()))
-                        .map_err(|error| reason(&error));
-                    answer(Message::Started { id, outcome })
-                })
-            })
-            .collect()
-    }
-
     fn message(&mut self, message: &mut Message, shared: &mut Shared) -> Vec<Effect> {
         match message {
             Message::Again(key) => return vec![again_job(key, shared)],
@@ -568,6 +475,16 @@ impl Launch {
                     self.dry_run = Some(std::mem::replace(outcome, DryRun::Going));
                 }
             }
+            Message::RunsChecked {
+                id,
+                count,
+                complaints,
+            } => {
+                self.checking.take(*id, *count, std::mem::take(complaints));
+                if self.checking.is_done() && std::mem::take(&mut self.is_start_wanted) {
+                    return self.start(false, shared);
+                }
+            }
             Message::Controlled { key, ask, told } => {
                 return self.control.answered(key, ask, told, shared);
             }
@@ -578,74 +495,8 @@ impl Launch {
         }
         Vec::new()
     }
-
-    fn started(
-        &mut self,
-        id: u64,
-        outcome: Result<RunKey, String>,
-        shared: &mut Shared,
-    ) -> Vec<Effect> {
-        let failed = outcome.as_ref().err().cloned();
-        let key = outcome.as_ref().ok().cloned();
-        let Some(item) = self.queue.started(id, outcome) else {
-            return Vec::new();
-        };
-        let (name, is_alone) = (item.name.clone(), item.is_alone);
-        match (key, failed) {
-            (Some(key), _) => {
-                shared.say(Notice::good(format!(
-                    "{name} runs; it goes on without the workbench"
-                )));
-                if is_alone {
-                    shared.wish = Some(Wish::ShowOn(key, PageId::Live));
-                }
-            }
-            (None, Some(reason)) if is_alone => {
-                let help = "d tries the experiment without starting it";
-                shared.wish = Some(Wish::Problem(Problem::new(
-                    format!("{name} did not start"),
-                    reason,
-                    help,
-                )));
-            }
-            (None, _) => shared.say(Notice::bad(format!(
-                "{name} did not start; enter on it says why"
-            ))),
-        }
-        let mut effects = vec![Effect::RefreshRuns];
-        effects.extend(self.start_due(shared));
-        effects
-    }
 }
 
 fn answer(message: Message) -> action::Message {
     action::Message::Page(PageMessage::Launch(message))
-}
-
-/// What a person would type to start the same run.
-fn command_line(order: &Order) -> Vec<String> {
-    let mut words = vec![
-        "lathe".to_owned(),
-        "run".to_owned(),
-        quoted(&order.experiment.display().to_string()),
-    ];
-    words.extend(order.overrides.iter().map(|text| quoted(text)));
-    if let Some(name) = &order.name {
-        words.extend(["--name".to_owned(), quoted(name)]);
-    }
-    words.push("--detach".to_owned());
-    words
-}
-
-/// For a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = !word.is_empty()
-        && word
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c));
-    if is_plain {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }

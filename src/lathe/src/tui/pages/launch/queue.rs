@@ -95,7 +95,7 @@ impl Queue {
             };
             // Not in the list yet: it has only just been made.
             if let Some(entry) = runs.find(key)
-                && entry.state_word() != "running"
+                && !entry.is_running()
             {
                 item.stage = Stage::Ended(key.clone(), entry.state_word());
                 is_changed = true;

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use super::dry_run::DryRun;
 use super::queue::Stage;
-use super::{Message, Pane, answer, quoted};
+use super::starting::quoted;
+use super::{Message, Pane, answer};
+use crate::launch::Job;
 use crate::tui::action::{Action, Effect};
-use crate::tui::bindings::{self, Context};
 use crate::tui::pages::{Page, PageId};
 use crate::tui::shared::{RunEntry, RunKey};
-use crate::tui::testing::{Bench, sample_run_in, shared};
+use crate::tui::testing::{Bench, STATES, do_everything, sample_run_in, shared};
 
 const EXPERIMENT: &str = include_str!("../../../../../../experiments/quickstart.yaml");
 
@@ -50,7 +51,7 @@ impl Ready {
     fn add(&mut self, text: &str) {
         self.bench.press("a");
         self.bench.type_text(text);
-        self.bench.press("enter");
+        self.press("enter");
     }
 
     fn page(&self) -> &super::Launch {
@@ -176,6 +177,101 @@ fn a_sweep_asks_queues_and_keeps_to_the_number_at_a_time() {
         "a waiting one is taken out"
     );
     assert!(ready.page().unsaved().is_none());
+}
+
+/// The message of the next job of this name; other effects are let go.
+fn answer_of(ready: &mut Ready, wanted: &str) -> Option<crate::tui::action::Message> {
+    std::mem::take(&mut ready.bench.effects)
+        .into_iter()
+        .find_map(|effect| match effect {
+            Effect::Job { name, work } if name == wanted => Some(work()),
+            _ => None,
+        })
+}
+
+#[test]
+fn every_run_of_a_sweep_is_checked_and_named_with_what_is_wrong_with_it() {
+    let mut ready = Ready::new();
+    // The first can run; the second has more in an optimizer step than in the batch.
+    ready.add("actor.ppo_mini_batch_size={16,4096}");
+    let screen = ready.screen(120, 40);
+    assert_eq!(ready.page().form.errors(), 0, "{screen}");
+    assert!(screen.contains("ppo_mini_batch_size=4096: "), "{screen}");
+    ready.bench.press("s");
+    assert_eq!(ready.starts(), 0);
+    assert!(
+        ready.notice().contains("not every run"),
+        "{}",
+        ready.notice()
+    );
+    insta::assert_snapshot!("sweep_wrong_80", ready.screen(80, 24));
+}
+
+#[test]
+fn a_sweep_is_checked_while_it_is_typed() {
+    let mut ready = Ready::new();
+    ready.bench.press("a");
+    ready.bench.type_text("actor.ppo_mini_batch_size={16,4096}");
+    ready.bench.run_jobs();
+    assert!(ready.page().is_typing());
+    let screen = ready.screen(120, 40);
+    assert!(screen.contains("ppo_mini_batch_size=4096: "), "{screen}");
+    ready.press("esc");
+    assert_eq!(ready.page().checking.errors(), 0, "what was typed is gone");
+}
+
+#[test]
+fn a_large_sweep_is_checked_some_runs_at_a_time_and_never_two_jobs_at_once() {
+    let mut ready = Ready::new();
+    ready.bench.press("a");
+    ready.bench.type_text("data.seed=range(0,100)");
+    ready.bench.press("enter");
+    let of_checks = |ready: &Ready| {
+        let is_check =
+            |effect: &&Effect| matches!(effect, Effect::Job { name, .. } if name == "check runs");
+        ready.bench.effects.iter().filter(is_check).count()
+    };
+    assert_eq!(of_checks(&ready), 1, "whatever was typed on the way");
+    let stale = answer_of(&mut ready, "check runs").unwrap();
+    ready.bench.act(Action::Message(stale));
+    assert_eq!(
+        ready.page().checking.progress(),
+        (0, 100),
+        "the answer for what was typed before is passed over"
+    );
+    let first = answer_of(&mut ready, "check runs").unwrap();
+    ready.bench.act(Action::Message(first));
+    assert_eq!(ready.page().checking.progress(), (32, 100));
+    ready.bench.press("s");
+    assert!(ready.notice().contains("32 of 100"), "{}", ready.notice());
+    ready.bench.run_jobs();
+    assert_eq!(ready.page().checking.progress(), (100, 100));
+    let screen = ready.screen(80, 24);
+    assert!(
+        screen.contains("Start 100 runs?"),
+        "what was wanted before is asked now\n{screen}"
+    );
+}
+
+#[test]
+fn a_supervised_warm_up_is_started_as_one() {
+    let mut ready = Ready::new();
+    let warm_up = include_str!("../../../../../../experiments/warmup-calc.yaml");
+    let path = ready.folder.path().join("experiments/warmup-calc.yaml");
+    fs::write(&path, warm_up).unwrap();
+    ready.bench.press("o");
+    ready.bench.run_jobs();
+    ready.press("j enter");
+    insta::assert_snapshot!("warm_up_80", ready.screen(80, 24));
+    let page = ready.page();
+    assert_eq!(page.form.errors(), 0);
+    let source = page.form.source.clone().unwrap();
+    let plan = page.form.plan.clone().unwrap();
+    let order = page.order(&source, &plan[0], Path::new("runs"));
+    assert_eq!(order.job, Job::Sft);
+    assert_eq!(order.command[..2], ["lathe", "sft"]);
+    ready.bench.press("s");
+    assert_eq!(ready.starts(), 1);
 }
 
 #[test]
@@ -312,30 +408,10 @@ fn without_an_experiment_the_page_says_what_to_do() {
 
 #[test]
 fn every_action_in_every_state_keeps_standing() {
-    let benches: [fn() -> Bench; 4] = [
-        Bench::default,
-        || Bench::with_run(0),
-        || Bench::with_run(30),
-        || Ready::new().bench,
-    ];
-    for make in benches {
-        for binding in bindings::all() {
-            if binding.context != Context::Page(PageId::Launch) {
-                continue;
-            }
-            let mut bench = make();
-            // Nothing is really started by this.
-            bench.app.shared.is_read_only = true;
-            bench.press("6");
-            for (columns, rows) in [(80, 24), (40, 10), (12, 3)] {
-                bench.act(Action::Command(binding.command));
-                bench.run_jobs();
-                bench.press("j enter esc");
-                bench.run_jobs();
-                bench.screen(columns, rows);
-            }
-        }
+    for make in STATES {
+        do_everything(PageId::Launch, make);
     }
+    do_everything(PageId::Launch, || Ready::new().bench);
 }
 
 mod control {

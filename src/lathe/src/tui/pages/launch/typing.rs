@@ -53,6 +53,11 @@ impl OverrideField {
         };
     }
 
+    /// A whole override, right by itself: the experiment can be checked with it.
+    pub fn is_whole(&self) -> bool {
+        self.problem.is_none() && self.field.text().contains('=')
+    }
+
     /// Takes the completion under the cursor.
     fn complete(&mut self) {
         let at = self.list.selected(self.completions.len());
@@ -97,10 +102,12 @@ impl Launch {
                 }
             },
             Mode::Override(typed) => {
-                let length = typed.completions.len();
+                if let Some(by) = Move::of_typed(key) {
+                    let length = typed.completions.len();
+                    typed.list.go(by, length, length);
+                    return Vec::new();
+                }
                 match key.code {
-                    KeyCode::Down => typed.list.go(Move::Down, length, length),
-                    KeyCode::Up => typed.list.go(Move::Up, length, length),
                     KeyCode::Tab => typed.complete(),
                     _ => match typed.field.key(key) {
                         Outcome::Changed => typed.look(),
@@ -115,11 +122,11 @@ impl Launch {
                     Some(Ok(found)) => found.len(),
                     _ => 0,
                 };
+                if let Some(by) = Move::of_menu(key) {
+                    list.go(by, length, 20);
+                    return Vec::new();
+                }
                 match key.code {
-                    KeyCode::Down | KeyCode::Char('j') => list.go(Move::Down, length, 20),
-                    KeyCode::Up | KeyCode::Char('k') => list.go(Move::Up, length, 20),
-                    KeyCode::PageDown => list.go(Move::PageDown, length, 20),
-                    KeyCode::PageUp => list.go(Move::PageUp, length, 20),
                     KeyCode::Esc | KeyCode::Char('q') => self.mode = Mode::None,
                     KeyCode::Enter => {
                         let at = list.selected(length);
@@ -192,9 +199,10 @@ impl Launch {
         if !matches!(self.mode, Mode::None) {
             return Vec::new();
         }
+        if let Some(by) = Move::of_wheel(event.kind) {
+            return self.command(Command::Move(by), shared);
+        }
         match event.kind {
-            MouseEventKind::ScrollDown => self.command(Command::Move(Move::Down), shared),
-            MouseEventKind::ScrollUp => self.command(Command::Move(Move::Up), shared),
             MouseEventKind::Down(MouseButton::Left) => {
                 let at = Position::new(event.column, event.row);
                 let clicked = draw::panes(self, area)

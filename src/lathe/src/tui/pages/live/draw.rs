@@ -1,15 +1,17 @@
 //! The dashboard drawn: the grid of panels, the strip of alarms.
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use runlog::alarms::{Finding, Severity};
 
-use super::Live;
-use super::view::{self, View, Window};
+use super::sizes::Grid;
+use super::view::{self, View};
+use super::{Live, marks};
 use crate::tui::shared::Shared;
 use crate::tui::theme::Role;
+use crate::tui::widgets::viewport::Window;
 use crate::tui::widgets::{chart, empty, frame as pane, text};
 
 /// The least rows a panel is drawn in: a border, four of plot, the x labels.
@@ -35,6 +37,15 @@ pub fn inner(panel: Rect) -> Rect {
     }
 }
 
+/// Rows below the panels: the alarms, and what the letters at the foot of the curves mean.
+fn below_rows(live: &Live, shared: &Shared, area: Rect) -> (u16, u16) {
+    let alarms = strip_rows(live, area);
+    let has_marks = area.height >= 12
+        && view::window(live, shared)
+            .is_some_and(|window| !marks::in_view(live.at.axis, window, shared).is_empty());
+    (alarms, u16::from(has_marks))
+}
+
 fn strip_rows(live: &Live, area: Rect) -> u16 {
     let active = live.findings().len() as u16;
     if area.height < 12 {
@@ -50,38 +61,55 @@ fn strip_rows(live: &Live, area: Rect) -> u16 {
     active.min(2)
 }
 
-/// Where each visible panel on screen lies: its place in the order and its rectangle.
-pub fn places(live: &Live, area: Rect) -> Vec<(usize, Rect)> {
-    let grid = Rect {
-        height: area.height - strip_rows(live, area),
+/// The room of the panels.
+fn panel_area(live: &Live, shared: &Shared, area: Rect) -> Rect {
+    let (alarms, letters) = below_rows(live, shared, area);
+    Rect {
+        height: area.height.saturating_sub(alarms + letters),
         ..area
-    };
+    }
+}
+
+/// The grid of panels; None while one fills the page.
+pub fn grid(live: &Live, shared: &Shared, area: Rect) -> Option<Grid> {
+    let room = panel_area(live, shared, area);
     let count = live.visible().len();
-    if count == 0 || grid.height == 0 {
+    if count == 0 || live.is_expanded || room.height < PANEL_ROWS {
+        return None;
+    }
+    let across = columns(room.width).min(count);
+    let down = usize::from(room.height / PANEL_ROWS).clamp(1, count.div_ceil(across));
+    Some(live.sizes.grid(room, across, down))
+}
+
+/// Where each visible panel on screen lies: its place in the order and its rectangle.
+pub fn places(live: &Live, shared: &Shared, area: Rect) -> Vec<(usize, Rect)> {
+    let count = live.visible().len();
+    if count == 0 {
         return Vec::new();
     }
     let focus = live.focus.min(count - 1);
-    if live.is_expanded || grid.height < PANEL_ROWS {
-        return vec![(focus, grid)];
-    }
-    let across = columns(grid.width).min(count);
+    let Some(grid) = grid(live, shared, area) else {
+        let room = panel_area(live, shared, area);
+        return if room.height > 0 {
+            vec![(focus, room)]
+        } else {
+            Vec::new()
+        };
+    };
+    let (across, rows) = (grid.columns.len(), grid.rows.len());
     let all_rows = count.div_ceil(across);
-    let rows = usize::from(grid.height / PANEL_ROWS).clamp(1, all_rows);
     // Scrolled so that the focused panel is on screen.
     let focus_row = focus / across;
     let top = focus_row.saturating_sub(rows - 1).min(all_rows - rows);
-    let row_areas = Layout::vertical(vec![Constraint::Fill(1); rows]).split(grid);
-    let mut places = Vec::new();
-    for (row, row_area) in row_areas.iter().enumerate() {
-        let cells = Layout::horizontal(vec![Constraint::Fill(1); across]).split(*row_area);
-        for (column, cell) in cells.iter().enumerate() {
+    (0..rows)
+        .flat_map(|row| (0..across).map(move |column| (row, column)))
+        .filter_map(|(row, column)| {
             let place = (top + row) * across + column;
-            if place < count {
-                places.push((place, *cell));
-            }
-        }
-    }
-    places
+            let cell = grid.cell(row, column).filter(|_| place < count)?;
+            Some((place, cell))
+        })
+        .collect()
 }
 
 pub fn draw(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
@@ -106,13 +134,20 @@ pub fn draw(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
         return;
     };
     let visible = live.visible();
-    for (place, rect) in places(live, area) {
+    for (place, rect) in places(live, shared, area) {
         draw_panel(live, visible[place], place, window, shared, frame, rect);
     }
-    let rows = strip_rows(live, area);
+    let (rows, letters) = below_rows(live, shared, area);
     if rows > 0 {
-        let strip = Rect::new(area.x, area.bottom() - rows, area.width, rows);
+        let strip = Rect::new(area.x, area.bottom() - rows - letters, area.width, rows);
         draw_alarms(live, shared, frame, strip);
+    }
+    let seen = marks::in_view(live.at.axis, window, shared);
+    if letters > 0
+        && let Some(legend) = marks::legend(&seen, shared)
+    {
+        let line = Rect::new(area.x, area.bottom() - 1, area.width, 1);
+        frame.render_widget(legend, line);
     }
     if let Some(picker) = &live.picker {
         picker.draw(shared, frame, area);

@@ -26,10 +26,10 @@ pub fn panels(live: &Live, shared: &Shared) -> Vec<Panel> {
 
 fn exported(live: &Live, of: &super::Panel, shared: &Shared) -> Option<Panel> {
     let view = View {
-        axis: live.axis,
+        axis: live.at.axis,
         smoothing: live.weight,
-        x_range: live.zoom,
-        is_log_x: live.is_log_x,
+        x_range: live.at.zoom,
+        is_log_x: live.at.is_log,
         is_log_y: of.is_log,
     };
     let has_runs = shared.shown_runs().len() > 1;

@@ -88,15 +88,9 @@ pub fn fits(pattern: &str, name: &str) -> bool {
 /// What a run of reinforcement learning shows at first. Panels whose metrics the run does not have are left out of the screen.
 pub fn defaults() -> Vec<Panel> {
     vec![
-        Panel::new(
-            "Reward",
-            &[
-                "val-core/*/reward/mean@*",
-                "critic/score/mean",
-                "train/loss",
-                "val/loss",
-            ],
-        ),
+        Panel::new("Reward", &["val-core/*/reward/mean@*", "critic/score/mean"]),
+        // Of a supervised warm-up.
+        Panel::new("Supervised loss", &["train/loss", "val/loss"]),
         Panel::new(
             "KL",
             &[
@@ -118,7 +112,7 @@ pub fn defaults() -> Vec<Panel> {
             "Weight sync",
             &["weight_sync/blocked_ms", "weight_sync/transfer_ms"],
         ),
-        Panel::new("Loss", &["actor/pg_loss", "critic/vf_loss"]),
+        Panel::new("Policy loss", &["actor/pg_loss", "critic/vf_loss"]),
         Panel::new("Entropy", &["actor/entropy"]),
         Panel::new(
             "Clip fraction",

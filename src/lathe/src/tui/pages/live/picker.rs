@@ -75,12 +75,12 @@ impl Picker {
     }
 
     pub fn key(&mut self, key: KeyEvent) -> Outcome {
-        let count = self.shown().len();
+        if let Some(by) = Move::of_typed(key) {
+            let count = self.shown().len();
+            self.list.go(by, count, 10);
+            return Outcome::Open;
+        }
         match key.code {
-            KeyCode::Down => self.list.go(Move::Down, count, 10),
-            KeyCode::Up => self.list.go(Move::Up, count, 10),
-            KeyCode::PageDown => self.list.go(Move::PageDown, count, 10),
-            KeyCode::PageUp => self.list.go(Move::PageUp, count, 10),
             KeyCode::Tab => self.toggle(),
             _ => match self.field.key(key) {
                 field::Outcome::Cancelled => return Outcome::Cancelled,

@@ -1,10 +1,12 @@
 //! The dashboard on screens in memory, and what its keys do.
 
+use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use runlog::number::Number;
+use runlog::{Event, EventKind};
+
 use crate::tui::action::{Action, Effect, Message};
-use crate::tui::bindings::{self, Context};
 use crate::tui::pages::PageId;
-use crate::tui::shared::Problem;
-use crate::tui::testing::Bench;
+use crate::tui::testing::{Bench, STATES, do_everything};
 
 fn live(steps: u64) -> Bench {
     let mut bench = Bench::with_run(steps);
@@ -69,6 +71,136 @@ fn the_crosshair_reads_every_point_exactly() {
     assert_eq!(bench.app.shared.step, Some(7));
 }
 
+/// A run with one of everything that leaves a mark.
+fn marked() -> Bench {
+    let mut bench = live(20);
+    let key = bench.app.shared.current.clone().unwrap();
+    let kinds = [
+        EventKind::ControlApplied {
+            request: 1,
+            who: "ana".to_owned(),
+            command: "checkpoint".to_owned(),
+            step: 4,
+            knob: None,
+            from: None,
+            to: None,
+            from_step: None,
+        },
+        EventKind::Alarm {
+            name: "guard kl".to_owned(),
+            step: Some(14),
+            message: "actor/ppo_kl is 0.03, above 0.02; sync 1: 1 -> 0".to_owned(),
+        },
+        EventKind::GuardTripped {
+            guard: "kl".to_owned(),
+            watched: "actor/ppo_kl".to_owned(),
+            step: 14,
+            since_step: 14,
+            value: Number(0.03),
+            limit: Number(0.02),
+            reason: "actor/ppo_kl is 0.03, above 0.02".to_owned(),
+            relapse: 0,
+            done: Vec::new(),
+        },
+    ];
+    let first = bench.app.shared.current_run().unwrap().state.events;
+    let events = kinds
+        .into_iter()
+        .enumerate()
+        .map(|(at, kind)| Event {
+            seq: first + at as u64,
+            elapsed_ms: 28_500.0,
+            kind,
+        })
+        .collect();
+    bench.act(Action::Message(Message::Events { key, events }));
+    bench
+}
+
+#[test]
+fn what_happened_is_marked_on_the_curves_and_the_letters_are_explained() {
+    let mut bench = marked();
+    let legend = |bench: &mut Bench| {
+        let screen = bench.screen(120, 40);
+        let line = screen.lines().rev().nth(1).unwrap().trim().to_owned();
+        (line, screen)
+    };
+    let (line, screen) = legend(&mut bench);
+    assert_eq!(
+        line, "c checkpoint  k changed by hand  a alarm  g guard tripped",
+        "{screen}"
+    );
+    for axis in ["time", "tokens", "samples"] {
+        bench.press("x");
+        let (line, screen) = legend(&mut bench);
+        assert!(line.contains("g guard tripped"), "{axis}:\n{screen}");
+    }
+    // Only what is in view: the newest two steps have a checkpoint and no alarm.
+    bench.press("x + + +");
+    assert_eq!(legend(&mut bench).0, "c checkpoint");
+    assert!(
+        live(5)
+            .screen(120, 40)
+            .lines()
+            .all(|line| !line.contains("checkpoint"))
+    );
+}
+
+#[test]
+fn a_dragged_border_is_remembered_for_the_next_time() {
+    let mut bench = live(20);
+    let before = bench.screen(80, 24);
+    let mut mouse = |kind, column, row| {
+        bench.act(Action::Mouse(MouseEvent {
+            kind,
+            column,
+            row,
+            modifiers: KeyModifiers::NONE,
+        }));
+    };
+    let left = MouseButton::Left;
+    mouse(MouseEventKind::Down(left), 40, 4);
+    mouse(MouseEventKind::Drag(left), 55, 4);
+    mouse(MouseEventKind::Up(left), 55, 4);
+    let dragged = bench.screen(80, 24);
+    assert_ne!(before, dragged);
+    assert_eq!(
+        dragged.lines().nth(1).unwrap().chars().nth(56),
+        Some('╭'),
+        "{dragged}"
+    );
+    let mut shared = crate::tui::testing::shared();
+    shared.kept = bench.app.shared.kept.clone();
+    let mut again = Bench::new(shared);
+    again.open_run("/project/runs/20261129-100000-sample-ab120000", 20);
+    again.press("2 l");
+    assert_eq!(again.screen(80, 24), dragged, "the press gave the focus");
+    again.press("r y");
+    assert_eq!(again.screen(80, 24), before, "r puts the first layout back");
+}
+
+#[test]
+fn the_loss_of_a_supervised_run_is_not_called_reward() {
+    let mut bench = Bench::default();
+    let key = bench.open_run("/project/runs/20261129-100000-sft-ab120000", 0);
+    let events = (1..=3)
+        .map(|step| Event {
+            seq: step,
+            elapsed_ms: step as f64 * 1e3,
+            kind: EventKind::StepEnded {
+                step,
+                policy_version: step,
+                values: [("train/loss".to_owned(), Number(1.0 / step as f64))].into(),
+            },
+        })
+        .collect();
+    bench.act(Action::Message(Message::Events { key, events }));
+    bench.press("2");
+    let screen = bench.screen(80, 24);
+    assert!(screen.contains("Supervised loss"), "{screen}");
+    assert!(!screen.contains("Reward"), "{screen}");
+}
+
 #[test]
 fn escape_goes_back_one_level_at_a_time() {
     let mut bench = live(20);
@@ -102,35 +234,8 @@ fn the_layout_is_remembered_for_the_next_time() {
 
 #[test]
 fn every_key_in_every_state_draws_without_a_panic() {
-    let empty = Bench::default;
-    let no_events = || live(0);
-    let finished = || live(30);
-    let broken = || {
-        let mut bench = live(30);
-        let key = bench.app.shared.current.clone().unwrap();
-        bench.act(Action::Message(Message::RunBroken {
-            key,
-            problem: Problem::new("gone", "deleted", ""),
-        }));
-        bench
-    };
-    let states: [&dyn Fn() -> Bench; 4] = [&empty, &no_events, &finished, &broken];
-    for make in states {
-        for binding in bindings::all() {
-            if !matches!(
-                binding.context,
-                Context::Global | Context::Page(PageId::Live)
-            ) {
-                continue;
-            }
-            let mut bench = make();
-            bench.press("2");
-            for _ in 0..3 {
-                bench.act(Action::Command(binding.command));
-                bench.screen(80, 24);
-            }
-            bench.press("esc esc");
-            bench.screen(40, 10);
-        }
+    for make in STATES {
+        do_everything(PageId::Live, make);
     }
+    do_everything(PageId::Live, marked);
 }

@@ -7,40 +7,13 @@ use ratatui::layout::Rect;
 use runlog::metrics;
 use runlog::series::{Cell, Scale, Series, Smoothing, XAxis, envelope};
 
-use super::Live;
 use super::panels::Panel;
+use super::{Live, marks};
 use crate::tui::shared::{OpenRun, RunKey, Shared};
 use crate::tui::theme::Role;
-use crate::tui::widgets::chart::{self, Chart, Curve, Limit, YAxis};
+use crate::tui::widgets::chart::{self, Chart, Curve, YAxis};
 use crate::tui::widgets::text;
-
-/// The part of the x axis on screen.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Window {
-    pub x0: f64,
-    pub x1: f64,
-    pub scale: Scale,
-}
-
-impl Window {
-    /// Where an x lies, 0 at the left and 1 at the right.
-    pub fn share(self, x: f64) -> f64 {
-        match self.scale {
-            Scale::Linear => (x - self.x0) / (self.x1 - self.x0).max(f64::MIN_POSITIVE),
-            Scale::Log => {
-                (x.ln() - self.x0.ln()) / (self.x1.ln() - self.x0.ln()).max(f64::MIN_POSITIVE)
-            }
-        }
-    }
-
-    /// The x at a share of the width.
-    pub fn at(self, share: f64) -> f64 {
-        match self.scale {
-            Scale::Linear => self.x0 + share * (self.x1 - self.x0),
-            Scale::Log => (self.x0.ln() + share * (self.x1.ln() - self.x0.ln())).exp(),
-        }
-    }
-}
+use crate::tui::widgets::viewport::Window;
 
 /// One curve of a panel: its run, metric, style, and value read out.
 #[derive(Debug, Clone)]
@@ -90,26 +63,7 @@ pub fn curves<'s>(
 
 /// All x of all shown runs, or the zoomed part. None: nothing is logged.
 pub fn window(live: &Live, shared: &Shared) -> Option<Window> {
-    let scale = if live.is_log_x {
-        Scale::Log
-    } else {
-        Scale::Linear
-    };
-    if let Some((x0, x1)) = live.zoom {
-        return Some(Window { x0, x1, scale });
-    }
-    let (low, high) = full_range(live.axis, shared)?;
-    let low = if scale == Scale::Log {
-        low.max(1.0)
-    } else {
-        low
-    };
-    let high = high.max(low + f64::EPSILON);
-    Some(Window {
-        x0: low,
-        x1: high,
-        scale,
-    })
+    Some(live.at.window(full_range(live.at.axis, shared)?))
 }
 
 /// From the first to the last x of the shown runs, the end rounded up so that a growing curve moves seldom.
@@ -224,7 +178,7 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
                     0
                 },
                 points: series.len(),
-                axis: live.axis,
+                axis: live.at.axis,
                 range: (window.x0.to_bits(), window.x1.to_bits()),
                 scale: window.scale,
                 columns,
@@ -232,7 +186,7 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
             live.envelopes.get(key, || {
                 envelope(
                     series,
-                    live.axis,
+                    live.at.axis,
                     window.x0,
                     window.x1,
                     columns,
@@ -261,9 +215,9 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
                 mark,
             });
         }
-        let value = match live.crosshair {
+        let value = match live.at.crosshair {
             Some(x) => series
-                .index_at(x, live.axis)
+                .index_at(x, live.at.axis)
                 .map(|index| series.value(index)),
             None => series.last().map(|point| point.value.0),
         };
@@ -289,18 +243,26 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
     if has_runs {
         drawn.reverse();
     }
-    let limits = limits(live, panel, shared);
+    let limits = live.limits.of_panel(panel, shared);
     View {
         chart: Chart {
             y: YAxis::around(&drawn, &limits, panel.is_log),
             curves: drawn,
             limits,
             x_labels: (
-                x_text(window.x0, live.axis),
-                format!("{} {}", live.axis.name(), x_text(window.x1, live.axis)),
+                x_text(window.x0, live.at.axis),
+                format!(
+                    "{} {}",
+                    live.at.axis.name(),
+                    x_text(window.x1, live.at.axis)
+                ),
             ),
-            events: events(live, window, shared),
+            events: marks::in_view(live.at.axis, window, shared)
+                .into_iter()
+                .map(|(share, mark)| (share, mark.letter()))
+                .collect(),
             crosshair: live
+                .at
                 .crosshair
                 .map(|x| window.share(x))
                 .filter(|share| (0.0..=1.0).contains(share)),
@@ -309,52 +271,6 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
         unit,
         note: note(panel, shared),
     }
-}
-
-/// The KL guard's limit on panels that show a KL.
-fn limits(live: &Live, panel: &Panel, shared: &Shared) -> Vec<Limit> {
-    let shows_kl = panel.metrics.iter().any(|name| name == "actor/ppo_kl");
-    shared
-        .current
-        .as_ref()
-        .and_then(|key| live.kl_limits.get(key))
-        .filter(|_| shows_kl)
-        .map(|(value, name)| Limit {
-            value: *value,
-            name: name.clone(),
-        })
-        .into_iter()
-        .collect()
-}
-
-/// Checkpoints (`c`), alarms (`a`) and control changes (`k`) of the current run, as shares of the width.
-fn events(live: &Live, window: Window, shared: &Shared) -> Vec<(f64, char)> {
-    let Some(run) = shared.current_run() else {
-        return Vec::new();
-    };
-    let state = &run.state;
-    let place = |step: Option<u64>, elapsed_ms: f64| match (live.axis, step) {
-        (XAxis::Time, _) => Some(elapsed_ms),
-        (XAxis::Step, Some(step)) => Some(step as f64),
-        _ => None,
-    };
-    let checkpoints = state
-        .checkpoints
-        .iter()
-        .filter_map(|saved| Some((place(Some(saved.step), saved.elapsed_ms)?, 'c')));
-    let alarms = state
-        .alarms
-        .iter()
-        .filter_map(|alarm| Some((place(alarm.step, alarm.elapsed_ms)?, 'a')));
-    let controls = state
-        .controls
-        .iter()
-        .filter_map(|record| Some((place(Some(record.mark()?), record.elapsed_ms)?, 'k')));
-    checkpoints
-        .chain(alarms)
-        .chain(controls)
-        .map(|(x, letter)| (window.share(x), letter))
-        .collect()
 }
 
 /// Percentiles of the weight syncs of the current run.

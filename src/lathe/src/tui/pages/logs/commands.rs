@@ -4,6 +4,7 @@ use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Rect;
 
 use super::line::Severity;
+use super::older::Then;
 use super::view::{FileView, Purpose};
 use super::{Command, Logs, Source};
 use crate::tui::action::Effect;
@@ -57,7 +58,7 @@ impl Logs {
         Vec::new()
     }
 
-    fn go(&mut self, by: Move, shared: &Shared) -> Option<Effect> {
+    fn go(&mut self, by: Move, shared: &mut Shared) -> Option<Effect> {
         let visible = self.visible_rows(shared);
         let length = self.count();
         let before = self.selected();
@@ -71,6 +72,11 @@ impl Logs {
         if is_far {
             self.is_following = false;
             return self.ask(Purpose::Around(0));
+        }
+        // Up where nothing is above: what the fold no longer has.
+        let is_at_top = self.selected() == 0 && before == 0 || by == Move::First;
+        if is_at_top && matches!(by, Move::First | Move::Up | Move::HalfPageUp | Move::PageUp) {
+            return self.ask_older(Then::First, shared);
         }
         None
     }
@@ -202,6 +208,13 @@ impl Logs {
                 .into_iter()
                 .collect();
         }
+        if let Some(effect) = self.ask_older(Then::Search { is_forward }, shared) {
+            return vec![effect];
+        }
+        let is_match = |row: &usize| {
+            self.line(*row)
+                .is_some_and(|line| text::finds(&line.text, &self.pattern))
+        };
         let around = if is_forward {
             (0..count).find(is_match)
         } else {
@@ -223,7 +236,13 @@ impl Logs {
         Vec::new()
     }
 
-    pub(super) fn mouse(&mut self, event: MouseEvent, area: Rect, shared: &Shared) {
+    pub(super) fn mouse(
+        &mut self,
+        event: MouseEvent,
+        area: Rect,
+        shared: &mut Shared,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
         match event.kind {
             MouseEventKind::ScrollDown | MouseEventKind::ScrollUp => {
                 let by = if event.kind == MouseEventKind::ScrollDown {
@@ -232,21 +251,22 @@ impl Logs {
                     Move::Up
                 };
                 for _ in 0..3 {
-                    self.go(by, shared);
+                    effects.extend(self.go(by, shared));
                 }
             }
             MouseEventKind::Down(MouseButton::Left) => {
                 let visible = self.visible_rows(shared);
-                let Some(at) = usize::from(event.row).checked_sub(usize::from(area.y) + 1) else {
-                    return;
-                };
-                let row = self.list.top(self.count(), visible) + at;
-                if at < visible && row < self.count() {
-                    self.is_following = false;
-                    self.list.select(row);
+                let at = usize::from(event.row).checked_sub(usize::from(area.y) + 1);
+                if let Some(at) = at.filter(|at| *at < visible) {
+                    let row = self.list.top(self.count(), visible) + at;
+                    if row < self.count() {
+                        self.is_following = false;
+                        self.list.select(row);
+                    }
                 }
             }
             _ => {}
         }
+        effects
     }
 }

@@ -136,10 +136,23 @@ impl Logs {
         }
         if self.source == Source::Events && self.is_cut {
             spans.push(Span::styled(
-                format!(
-                    ", only the latest {} log lines",
-                    runlog::state::RECENT_LOG_LINES
-                ),
+                if self.older_asked.is_some() {
+                    ", reading the older lines"
+                } else {
+                    ", older lines: g g reads them"
+                }
+                .to_owned(),
+                shared.style(Role::Muted),
+            ));
+        }
+        if let Some(dropped) = self
+            .older
+            .as_ref()
+            .map(|older| older.dropped)
+            .filter(|dropped| *dropped > 0 && self.source == Source::Events)
+        {
+            spans.push(Span::styled(
+                format!(", {dropped} still older ones are in events.jsonl"),
                 shared.style(Role::Muted),
             ));
         }

@@ -1,10 +1,13 @@
 //! The run's events as lines of a log: what the trainer said, alarms, phases, evaluations, checkpoints, the end.
 
+use std::fmt::Write as _;
+
 use runlog::RunState;
 use runlog::event::{Phase, RunStatus};
-use runlog::state::{ControlRecord, Outcome, RECENT_LOG_LINES, val_reward};
+use runlog::state::{ControlRecord, GuardTrip, Outcome, val_reward};
 
 use super::line::{Line, Severity};
+use super::older::Older;
 use crate::tui::widgets::text;
 
 pub type Fingerprint = [u64; 9];
@@ -12,7 +15,7 @@ pub type Fingerprint = [u64; 9];
 /// What tells that the lines are no longer those of the state: counts of everything they are made of.
 pub fn fingerprint(state: &RunState) -> Fingerprint {
     [
-        state.alarm_count,
+        state.alarm_count + ((state.trips.len() as u64) << 32),
         state.log_lines.len() as u64,
         state
             .log_lines
@@ -27,8 +30,8 @@ pub fn fingerprint(state: &RunState) -> Fingerprint {
     ]
 }
 
-/// Every line, in the order of time.
-pub fn lines(state: &RunState) -> Vec<Line> {
+/// Every line, in the order of time; with the older ones that were read back.
+pub fn lines(state: &RunState, older: Option<&Older>) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut push = |elapsed_ms: f64, severity: Severity, source: &str, text: String| {
         lines.push(Line {
@@ -57,11 +60,22 @@ pub fn lines(state: &RunState) -> Vec<Line> {
         let said = phase_word(record.phase).to_owned();
         push(record.elapsed_ms, Severity::Debug, "phase", said);
     }
-    for elapsed_ms in &state.resumes {
-        let said = "continued in its own directory".to_owned();
-        push(*elapsed_ms, Severity::Info, "run", said);
+    for resume in &state.resumes {
+        let mut said = format!(
+            "goes on in its own directory after step {}",
+            resume.from_step
+        );
+        if resume.lost_steps > 0 {
+            let _ = write!(
+                said,
+                "; {} later steps are trained again",
+                resume.lost_steps
+            );
+        }
+        push(resume.elapsed_ms, Severity::Info, "resume", said);
     }
-    for line in &state.log_lines {
+    let older_lines = older.into_iter().flat_map(|older| older.logged(state));
+    for line in older_lines.chain(&state.log_lines) {
         push(
             line.elapsed_ms,
             line.level.into(),
@@ -69,7 +83,20 @@ pub fn lines(state: &RunState) -> Vec<Line> {
             line.message.clone(),
         );
     }
-    for alarm in &state.alarms {
+    for trip in &state.trips {
+        push(
+            trip.elapsed_ms,
+            Severity::Warning,
+            "guard",
+            trip_words(trip),
+        );
+    }
+    let older_alarms = older.into_iter().flat_map(|older| older.alarms(state));
+    for alarm in older_alarms.chain(&state.alarms) {
+        // A guard records an alarm beside its trip, which says the same.
+        if state.trips.iter().any(|trip| trip.is_told_by(alarm)) {
+            continue;
+        }
         let step = alarm
             .step
             .map_or_else(String::new, |step| format!(" (step {step})"));
@@ -117,15 +144,16 @@ pub fn lines(state: &RunState) -> Vec<Line> {
         push(checkpoint.elapsed_ms, Severity::Info, "checkpoint", said);
     }
     if let Some(ended) = &state.ended {
-        let (severity, word) = match ended.status {
-            RunStatus::Completed => (Severity::Info, "completed"),
-            RunStatus::Stopped => (Severity::Info, "stopped"),
-            RunStatus::Failed => (Severity::Error, "failed"),
-            RunStatus::Other => (Severity::Warning, "ended"),
+        let severity = match ended.status {
+            RunStatus::Completed | RunStatus::Stopped => Severity::Info,
+            RunStatus::Failed | RunStatus::Other => Severity::Error,
         };
         let said = format!(
-            "{word} after {} steps, exit code {}: {}",
-            ended.steps, ended.exit_code, ended.reason
+            "{} after {} steps, exit code {}: {}",
+            ended.status.word(),
+            ended.steps,
+            ended.exit_code,
+            ended.reason
         );
         push(ended.elapsed_ms, severity, "run", said);
     }
@@ -174,9 +202,25 @@ fn control_words(control: &ControlRecord) -> String {
     }
 }
 
-/// Said above the first line when older ones are gone from the fold.
-pub fn is_cut(state: &RunState) -> bool {
-    state.log_lines.len() >= RECENT_LOG_LINES
+/// `kl tripped after step 41: actor/ppo_kl is 0.03, above 0.02; sync 1: staleness 1 -> 0`
+fn trip_words(trip: &GuardTrip) -> String {
+    let mut words = format!("{} tripped after step {}", trip.guard, trip.step);
+    if trip.relapse > 0 {
+        let _ = write!(words, ", relapse {}", trip.relapse);
+    }
+    let _ = write!(words, ": {}", trip.reason);
+    for done in &trip.done {
+        let _ = if done.is_done {
+            write!(
+                words,
+                "; {}: {} -> {}",
+                done.action, done.before, done.after
+            )
+        } else {
+            write!(words, "; {} was not done: {}", done.action, done.after)
+        };
+    }
+    words
 }
 
 fn phase_word(phase: Phase) -> &'static str {

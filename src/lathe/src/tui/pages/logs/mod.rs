@@ -15,6 +15,7 @@ mod draw;
 mod events;
 mod file;
 mod line;
+mod older;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -26,6 +27,7 @@ use ratatui::layout::Rect;
 
 use self::file::Window;
 use self::line::{Line, Severity};
+use self::older::{Older, Then};
 use self::view::{FileView, Purpose};
 use super::{Input, Page, PageId};
 use crate::tui::action::{self, Effect, PageMessage};
@@ -65,6 +67,13 @@ pub enum Message {
         run: RunKey,
         request: u64,
         window: Result<Window, String>,
+    },
+    /// Log lines and alarms that the fold no longer has.
+    Older {
+        run: RunKey,
+        request: u64,
+        then: Then,
+        older: Result<Older, String>,
     },
     /// Where a search in `log.txt` ended: the offset of the line, and whether it went around the end.
     Found {
@@ -130,7 +139,11 @@ pub struct Logs {
     /// Of the events, all levels; and what they were made of.
     events: Vec<Line>,
     made_of: Option<events::Fingerprint>,
+    /// Records of the run that are neither in the fold nor read back.
     is_cut: bool,
+    older: Option<Older>,
+    /// The request for them that was not answered.
+    older_asked: Option<u64>,
     /// Indices of the events that the filter lets through.
     shown: Vec<usize>,
     file: FileView,
@@ -157,6 +170,8 @@ impl Default for Logs {
             events: Vec::new(),
             made_of: None,
             is_cut: false,
+            older: None,
+            older_asked: None,
             shown: Vec::new(),
             file: FileView::default(),
             requests: 0,
@@ -211,8 +226,16 @@ impl Logs {
             self.made_of = Some(fingerprint);
             // Lines that are gone from the start must not move what is looked at.
             let kept = self.line_time();
-            self.events = events::lines(&open.state);
-            self.is_cut = events::is_cut(&open.state);
+            // A replay that was wound back knows nothing of what was read.
+            if !older::is_cut(&open.state) {
+                self.older = None;
+            }
+            self.events = events::lines(&open.state, self.older.as_ref());
+            self.is_cut = older::is_cut(&open.state)
+                && !self
+                    .older
+                    .as_ref()
+                    .is_some_and(|older| older.reaches(&open.state));
             self.filter();
             if self.source == Source::Events && !self.is_following {
                 self.select_time(kept);
@@ -222,6 +245,59 @@ impl Logs {
             self.list.select(self.shown.len().saturating_sub(1));
         }
         self.want_file()
+    }
+
+    /// Reads what the fold no longer has, when there is something. None: all is there, or it is being read.
+    fn ask_older(&mut self, then: Then, shared: &mut Shared) -> Option<Effect> {
+        if !self.is_cut || self.source != Source::Events || self.older_asked.is_some() {
+            return None;
+        }
+        let run = self.run.clone()?;
+        let until_ms = match &shared.replay {
+            Some(replay) if replay.key == run => replay.at_ms,
+            _ => f64::INFINITY,
+        };
+        self.requests += 1;
+        let request = self.requests;
+        self.older_asked = Some(request);
+        shared.say(Notice::good("reading the older lines"));
+        Some(Effect::job("read older events", move || {
+            let path = run.path().join("events.jsonl");
+            let older = older::read(&path, until_ms)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()));
+            action::Message::Page(PageMessage::Logs(Message::Older {
+                run,
+                request,
+                then,
+                older,
+            }))
+        }))
+    }
+
+    fn take_older(
+        &mut self,
+        then: Then,
+        older: Result<Older, String>,
+        shared: &mut Shared,
+    ) -> Vec<Effect> {
+        match older {
+            Ok(older) => self.older = Some(older),
+            Err(reason) => {
+                shared.say(Notice::bad(reason));
+                return Vec::new();
+            }
+        }
+        self.is_following = false;
+        self.made_of = None;
+        let mut effects = self.refresh(shared);
+        match then {
+            Then::First => self.list.select(0),
+            Then::JumpTo(elapsed_ms) => self.list.select(self.row_at(elapsed_ms)),
+            Then::Search { is_forward } => {
+                effects.extend(self.search_next(is_forward, shared));
+            }
+        }
+        effects
     }
 
     fn line_time(&self) -> Option<(f64, String)> {
@@ -268,8 +344,28 @@ impl Logs {
                 self.least = Severity::Debug;
                 self.filter();
                 self.list.select(self.row_at(*elapsed_ms));
+                let first_kept = shared
+                    .current_run()
+                    .and_then(|open| open.state.log_lines.front())
+                    .map_or(0.0, |line| line.elapsed_ms);
+                if *elapsed_ms < first_kept {
+                    effects.extend(self.ask_older(Then::JumpTo(*elapsed_ms), shared));
+                }
                 effects.extend(self.want_file());
                 effects
+            }
+            Message::Older {
+                run,
+                request,
+                then,
+                older,
+            } => {
+                if self.run.as_ref() != Some(run) || self.older_asked != Some(*request) {
+                    return Vec::new();
+                }
+                self.older_asked = None;
+                let older = std::mem::replace(older, Err(String::new()));
+                self.take_older(*then, older, shared)
             }
             Message::Read {
                 run,
@@ -371,8 +467,9 @@ impl Page for Logs {
                 Vec::new()
             }
             Input::Mouse(event, area) => {
-                self.mouse(event, area, shared);
-                self.want_file()
+                let mut effects = self.mouse(event, area, shared);
+                effects.extend(self.want_file());
+                effects
             }
             Input::Message(PageMessage::Logs(message)) => self.message(message, shared),
             Input::Shown | Input::DataChanged => self.refresh(shared),

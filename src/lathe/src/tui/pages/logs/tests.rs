@@ -7,9 +7,8 @@ use tempfile::TempDir;
 
 use super::view::MOST_LINES;
 use super::*;
-use crate::tui::bindings;
 use crate::tui::shared::Wish;
-use crate::tui::testing::{Bench, sample_run_in};
+use crate::tui::testing::{Bench, STATES, do_everything, do_everything_in_turn, sample_run_in};
 
 fn page(bench: &Bench) -> &Logs {
     &bench.app.pages.logs
@@ -63,67 +62,159 @@ fn long_log(lines: usize, needle: usize) -> String {
     log
 }
 
-fn press_all(bench: &mut Bench) {
-    for binding in bindings::all() {
-        if binding.context == HERE {
-            bench.act(action::Action::Command(binding.command));
-            bench.screen(80, 24);
-            bench.screen(40, 10);
-            bench.run_jobs();
-            bench.screen(120, 40);
-            if page(bench).is_typing() {
-                bench.press("a enter");
-            }
-        }
-    }
-}
-
-/// A run that can no longer be read.
-fn broken() -> Bench {
-    let mut bench = Bench::with_run(5);
-    let key = bench.app.shared.current.clone().unwrap();
-    let problem = crate::tui::shared::Problem::new("gone", "its directory is gone", "");
-    bench.act(action::Action::Message(action::Message::RunBroken {
-        key,
-        problem,
-    }));
-    bench
-}
-
-/// The first moment of a replay: nothing has happened.
-fn replay() -> Bench {
-    let mut bench = Bench::with_run(5);
-    let key = bench.app.shared.current.clone().unwrap();
-    bench.app.start_replay(key, 0.0, 1.0);
-    bench
-}
-
 #[test]
-#[expect(
-    clippy::useless_vec,
-    reason = "an array of whole workbenches is large for a stack"
-)]
 fn no_key_panics_wherever_something_is_missing() {
-    for mut bench in vec![
-        Bench::default(),
-        Bench::with_run(0),
-        Bench::with_run(30),
-        broken(),
-        replay(),
-        bench(None).1,
-        bench(Some("")).1,
-        bench(Some("x")).1,
-    ] {
+    for make in STATES {
+        do_everything(PageId::Logs, make);
+    }
+    let without_log = || bench(None).1;
+    let empty_log = || bench(Some("")).1;
+    let short_log = || bench(Some("x")).1;
+    for make in [STATES[2], STATES[4], without_log, empty_log, short_log] {
+        let mut bench = make();
         bench.press("8");
         bench.run_jobs();
-        press_all(&mut bench);
-        press_all(&mut bench);
+        do_everything_in_turn(PageId::Logs, &mut bench);
+        do_everything_in_turn(PageId::Logs, &mut bench);
     }
     let (_folder, mut whole) = bench(Some(&real_log()));
     for _ in 0..3 {
-        press_all(&mut whole);
+        do_everything_in_turn(PageId::Logs, &mut whole);
         whole.press("g g l");
     }
+}
+
+#[test]
+fn a_guard_and_a_resume_have_one_line_each() {
+    let (_folder, mut bench) = bench(None);
+    let key = bench.app.shared.current.clone().unwrap();
+    let first = bench.app.shared.current_run().unwrap().state.events;
+    let kinds = [
+        EventKind::RunStarted {
+            experiment_name: "sample".to_owned(),
+            mode: "sync".to_owned(),
+            total_steps: 12,
+            parameters: 1,
+            pid: 1,
+            host: "h".to_owned(),
+            seed: 1,
+        },
+        EventKind::RunResumed {
+            from_step: 10,
+            checkpoint: None,
+            lost_steps: 2,
+            passed_over: Vec::new(),
+        },
+        EventKind::Alarm {
+            name: "guard kl".to_owned(),
+            step: Some(11),
+            message: "actor/ppo_kl is 0.03, above 0.02".to_owned(),
+        },
+        EventKind::GuardTripped {
+            guard: "kl".to_owned(),
+            watched: "actor/ppo_kl".to_owned(),
+            step: 11,
+            since_step: 11,
+            value: Number(0.03),
+            limit: Number(0.02),
+            reason: "actor/ppo_kl is 0.03, above 0.02".to_owned(),
+            relapse: 0,
+            done: vec![runlog::event::GuardDone {
+                action: "sync 1".to_owned(),
+                before: "1".to_owned(),
+                after: "0".to_owned(),
+                is_done: true,
+            }],
+        },
+    ];
+    let events = kinds
+        .into_iter()
+        .enumerate()
+        .map(|(at, kind)| Event {
+            seq: first + at as u64,
+            elapsed_ms: 30_000.0,
+            kind,
+        })
+        .collect();
+    bench.act(action::Action::Message(action::Message::Events {
+        key,
+        events,
+    }));
+    let said: Vec<String> = page(&bench)
+        .events
+        .iter()
+        .filter(|line| line.elapsed_ms == Some(30_000.0))
+        .map(|line| format!("{} {}", line.source, line.text))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "resume goes on in its own directory after step 10; 2 later steps are trained again",
+            "guard kl tripped after step 11: actor/ppo_kl is 0.03, above 0.02; sync 1: 1 -> 0",
+        ]
+    );
+}
+
+#[test]
+fn lines_that_the_fold_no_longer_has_are_read_from_the_log_when_somebody_goes_there() {
+    let (_folder, mut bench) = bench(None);
+    let run = run_of(&bench);
+    let key = bench.app.shared.current.clone().unwrap();
+    // Several at each moment, across the place where the fold cuts.
+    let lines: Vec<Event> = (0..2503)
+        .map(|line| Event {
+            seq: line,
+            elapsed_ms: (line / 7) as f64 * 10.0,
+            kind: EventKind::LogLine {
+                level: Level::Info,
+                target: "trainer".to_owned(),
+                message: if line == 3 {
+                    "a needle".to_owned()
+                } else {
+                    format!("line {line}")
+                },
+            },
+        })
+        .collect();
+    std::fs::write(run.join("events.jsonl"), {
+        let lines: Vec<String> = lines
+            .iter()
+            .map(|event| serde_json::to_string(event).unwrap() + "\n")
+            .collect();
+        lines.concat()
+    })
+    .unwrap();
+    let state = Box::new(runlog::RunState::fold(&lines));
+    bench.act(action::Action::Message(action::Message::RunOpened {
+        key,
+        state,
+    }));
+    bench.run_jobs();
+    let of_log = |bench: &Bench| -> Vec<String> {
+        let lines = page(bench).events.iter();
+        lines.map(|line| line.text.clone()).collect()
+    };
+    assert_eq!(of_log(&bench).len(), 2000);
+    assert!(
+        bench
+            .screen(120, 40)
+            .contains("older lines: g g reads them")
+    );
+    bench.press("/");
+    bench.type_text("needle");
+    bench.press("enter");
+    bench.run_jobs();
+    let all = of_log(&bench);
+    assert_eq!(all.len(), 2503);
+    assert_eq!((all[2].as_str(), all[3].as_str()), ("line 2", "a needle"));
+    assert_eq!(all[2502], "line 2502");
+    let unique: std::collections::BTreeSet<&String> = all.iter().collect();
+    assert_eq!(unique.len(), 2503, "none is there twice");
+    assert_eq!(
+        page(&bench).line(page(&bench).selected()).unwrap().text,
+        "a needle"
+    );
+    assert!(!page(&bench).is_cut);
 }
 
 /// A screen without the header, which is not this page's.
@@ -346,7 +437,7 @@ fn a_run_that_is_deleted_while_open_is_said() {
     bench.run_jobs();
     let screen = bench.screen(80, 24);
     assert!(screen.contains("log.txt cannot be shown"), "{screen}");
-    press_all(&mut bench);
+    do_everything_in_turn(PageId::Logs, &mut bench);
 }
 
 #[test]

@@ -136,11 +136,8 @@ impl Rollouts {
 
     fn changed_sample(&mut self) {
         self.scroll = 0;
-        if let Some(beside) = &mut self.beside {
-            // Another prompt is at other places.
-            *beside = Beside::new(0);
-            self.beside = None;
-        }
+        // Another prompt is at other places.
+        self.beside = None;
     }
 
     fn go_sample(&mut self, by: Move) {
@@ -258,7 +255,7 @@ impl Rollouts {
         self.tokens = None;
         self.pane = Pane::Dialogue;
         self.scroll = 0;
-        self.beside = Some(Beside::new(self.requests));
+        self.beside = Some(Beside::new(self.requests, (Arc::clone(&batch), index)));
         let mut runs: Vec<_> = shared
             .marked
             .iter()

@@ -232,7 +232,7 @@ impl Rollouts {
         else {
             return;
         };
-        let count = beside.places.as_ref().map_or(0, Vec::len);
+        let count = beside.counted();
         let sample = self.beside_sample();
         let title = match (beside.place(), &sample) {
             (Some((run, step)), Some((batch, index))) => format!(
@@ -256,7 +256,13 @@ impl Rollouts {
                 mark_differences(&mut lines, &self.lines_of_selection(width, shared), mark);
                 self.draw_lines(&lines, shared, frame, inner);
             }
-            (None, None) => empty::draw(shared, frame, inner, "Looking for this prompt", ""),
+            (None, None) => empty::draw(
+                shared,
+                frame,
+                inner,
+                "Looking for this prompt",
+                &beside.progress(),
+            ),
             (None, Some((run, step))) => match self.library.get(run, *step) {
                 Shelf::Broken(problem) => empty::problem(shared, frame, inner, problem),
                 Shelf::Absent => {
@@ -267,11 +273,7 @@ impl Rollouts {
                     frame,
                     inner,
                     "This prompt was sampled once here",
-                    &if beside.left > 0 {
-                        format!("{} farther steps were not looked at", beside.left)
-                    } else {
-                        "mark runs on page 1 to see their samples of it".to_owned()
-                    },
+                    "mark runs on page 1 to see their samples of it",
                 ),
             },
         }

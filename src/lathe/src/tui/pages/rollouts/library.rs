@@ -19,8 +19,9 @@ use crate::tui::shared::{Problem, RunKey};
 const KEPT: usize = 8;
 /// Steps read at once.
 const MOST_READING: usize = 3;
-/// Steps looked through for one prompt, nearest first: each costs a read.
-const LOOKED_THROUGH: usize = 400;
+/// Steps that one job looks through for a prompt, each a read of two columns: what was found meanwhile is on the screen within
+/// a second, and a search that is given up costs no more than this.
+const LOOKED_THROUGH_AT_ONCE: usize = 64;
 
 /// Answers to this page's jobs; each says what it answers.
 #[derive(Debug)]
@@ -38,12 +39,12 @@ pub enum Message {
         run: RunKey,
         tokenizer: Result<Arc<Tokenizer>, String>,
     },
-    /// Where else a prompt was trained on.
+    /// Where else a prompt was trained on, among the steps that one job looked through.
     Found {
         request: u64,
         places: Vec<(RunKey, u64)>,
-        /// Steps that were not looked at.
-        left: usize,
+        /// The steps that are still to be looked through.
+        left: Vec<(RunKey, u64)>,
     },
 }
 
@@ -360,7 +361,8 @@ fn tokenizer(run: &Path, project: &Path) -> Result<Tokenizer, String> {
     Err(reason)
 }
 
-/// Looks for a prompt in the recorded steps of `runs`: those at `step` first, then nearer ones before farther ones.
+/// Looks for a prompt in the recorded steps of `runs`: those at `step` first, then nearer ones before farther ones. The answer
+/// has what the first of them gave, and the others, for [`look_further`].
 pub fn find_prompt(
     request: u64,
     sample: Arc<Batch>,
@@ -379,23 +381,46 @@ pub fn find_prompt(
         }
         // Stable: runs stay in the order in which they are marked.
         candidates.sort_by_key(|(distance, _, step)| (*distance, *step));
-        let left = candidates.len().saturating_sub(LOOKED_THROUGH);
-        let sample = &sample.samples[index];
-        let places = candidates
+        let candidates = candidates
             .into_iter()
-            .take(LOOKED_THROUGH)
-            .filter(|(_, run, step)| {
-                store::any_rollout_group(&path_of(run.path(), *step), |messages| {
-                    super::data::has_prompt(messages, sample)
-                })
-                .unwrap_or(false)
-            })
             .map(|(_, run, step)| (run, step))
             .collect();
-        answer(Message::Found {
-            request,
-            places,
-            left,
+        look_through(request, &sample, index, candidates)
+    })
+}
+
+/// Goes on with the steps that [`Message::Found`] left.
+pub fn look_further(
+    request: u64,
+    sample: Arc<Batch>,
+    index: usize,
+    left: Vec<(RunKey, u64)>,
+) -> Effect {
+    Effect::job("find prompt", move || {
+        look_through(request, &sample, index, left)
+    })
+}
+
+fn look_through(
+    request: u64,
+    sample: &Batch,
+    index: usize,
+    mut candidates: Vec<(RunKey, u64)>,
+) -> action::Message {
+    let sample = &sample.samples[index];
+    let left = candidates.split_off(candidates.len().min(LOOKED_THROUGH_AT_ONCE));
+    let places = candidates
+        .into_iter()
+        .filter(|(run, step)| {
+            store::any_rollout_group(&path_of(run.path(), *step), |messages| {
+                super::data::has_prompt(messages, sample)
+            })
+            .unwrap_or(false)
         })
+        .collect();
+    answer(Message::Found {
+        request,
+        places,
+        left,
     })
 }

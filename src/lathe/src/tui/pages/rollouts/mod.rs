@@ -328,14 +328,14 @@ impl Rollouts {
         effect.into_iter().collect()
     }
 
-    fn message(&mut self, message: &mut Message, shared: &mut Shared) {
+    fn message(&mut self, message: &mut Message, shared: &mut Shared) -> Option<Effect> {
         // What is moved out is replaced by an answer to nothing.
         let taken = std::mem::replace(
             message,
             Message::Found {
                 request: 0,
                 places: Vec::new(),
-                left: 0,
+                left: Vec::new(),
             },
         );
         match taken {
@@ -349,28 +349,27 @@ impl Rollouts {
             Message::Vocabulary { run, tokenizer } => self.library.take_vocabulary(run, tokenizer),
             Message::Found {
                 request,
-                mut places,
+                places,
                 left,
             } => {
-                let here = self.shown.clone();
-                let Some(beside) = self
+                // A search that was given up, or whose prompt is no longer the selected one, ends here.
+                let beside = self
                     .beside
                     .as_mut()
-                    .filter(|beside| beside.request == request && request > 0)
-                else {
-                    return;
-                };
-                let is_alone = places.is_empty();
-                places.extend(here);
-                beside.places = Some(places);
-                beside.left = left;
-                if is_alone {
+                    .filter(|beside| beside.request == request && request > 0)?;
+                beside.take(places, left.len(), self.shown.clone());
+                if !left.is_empty() {
+                    let (batch, index) = beside.of.clone();
+                    return Some(library::look_further(request, batch, index, left));
+                }
+                if beside.count() <= 1 {
                     shared.say(crate::tui::shared::Notice::caution(
                         "this prompt is nowhere else in this run or the marked ones: beside it are its own samples",
                     ));
                 }
             }
         }
+        None
     }
 }
 
@@ -404,7 +403,9 @@ impl Page for Rollouts {
                 }
             }
             Input::Mouse(event, area) => self.mouse(event, area, shared),
-            Input::Message(PageMessage::Rollouts(message)) => self.message(message, shared),
+            Input::Message(PageMessage::Rollouts(message)) => {
+                effects.extend(self.message(message, shared));
+            }
             Input::Shown | Input::DataChanged => {}
             Input::Command(_) | Input::Message(_) => return Vec::new(),
         }

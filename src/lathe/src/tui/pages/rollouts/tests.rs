@@ -9,8 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::tui::bindings;
-use crate::tui::testing::{Bench, sample_run_in};
+use crate::tui::testing::{Bench, STATES, do_everything, do_everything_in_turn, sample_run_in};
 
 /// A tokenizer that lies in the repository.
 fn model() -> PathBuf {
@@ -145,64 +144,23 @@ fn page(bench: &Bench) -> &Rollouts {
     &bench.app.pages.rollouts
 }
 
-fn press_all(bench: &mut Bench) {
-    for binding in bindings::all() {
-        if binding.context == HERE {
-            bench.act(action::Action::Command(binding.command));
-            bench.screen(80, 24);
-            bench.screen(40, 10);
-            bench.run_jobs();
-            bench.screen(120, 40);
-            if page(bench).is_typing() {
-                bench.press("a enter");
-            }
-        }
-    }
-}
-
-/// A run that can no longer be read.
-fn broken() -> Bench {
-    let mut bench = Bench::with_run(5);
-    let key = bench.app.shared.current.clone().unwrap();
-    let problem = crate::tui::shared::Problem::new("gone", "its directory is gone", "");
-    bench.act(action::Action::Message(action::Message::RunBroken {
-        key,
-        problem,
-    }));
-    bench
-}
-
-/// The first moment of a replay: nothing has happened.
-fn replay() -> Bench {
-    let mut bench = Bench::with_run(5);
-    let key = bench.app.shared.current.clone().unwrap();
-    bench.app.start_replay(key, 0.0, 1.0);
-    bench
-}
-
 #[test]
-#[expect(
-    clippy::useless_vec,
-    reason = "an array of whole workbenches is large for a stack"
-)]
 fn no_key_panics_wherever_something_is_missing() {
-    for mut bench in vec![
-        Bench::default(),
-        Bench::with_run(0),
-        Bench::with_run(30),
-        broken(),
-        replay(),
-        bench(3, &[]).1,
-    ] {
+    for make in STATES {
+        do_everything(PageId::Rollouts, make);
+    }
+    let unrecorded = || bench(3, &[]).1;
+    for make in [STATES[0], STATES[2], STATES[4], unrecorded] {
+        let mut bench = make();
         bench.press("4");
         bench.run_jobs();
-        press_all(&mut bench);
+        do_everything_in_turn(PageId::Rollouts, &mut bench);
     }
     let (_folder, mut whole) = bench(6, &[1, 2, 3, 5]);
     for _ in 0..2 {
-        press_all(&mut whole);
+        do_everything_in_turn(PageId::Rollouts, &mut whole);
         whole.press("G l l j");
-        press_all(&mut whole);
+        do_everything_in_turn(PageId::Rollouts, &mut whole);
     }
 }
 
@@ -383,7 +341,7 @@ fn a_run_that_is_deleted_while_open_is_said() {
     bench.run_jobs();
     let screen = bench.screen(80, 24);
     assert!(screen.contains("cannot be listed"), "{screen}");
-    press_all(&mut bench);
+    do_everything_in_turn(PageId::Rollouts, &mut bench);
 }
 
 #[test]
@@ -411,10 +369,7 @@ fn answers_to_old_questions_are_ignored() {
     let asked = std::mem::take(&mut bench.effects);
     bench.press("j c");
     assert_eq!(
-        page(&bench)
-            .beside
-            .as_ref()
-            .map(|beside| beside.places.is_some()),
+        page(&bench).beside.as_ref().map(Beside::is_done),
         None,
         "the second c closed it"
     );
@@ -445,15 +400,10 @@ fn the_same_prompt_is_found_in_marked_runs_first() {
     bench.run_jobs();
     bench.press("j c");
     bench.run_jobs();
-    let places = page(&bench)
-        .beside
-        .as_ref()
-        .unwrap()
-        .places
-        .clone()
-        .unwrap();
+    let beside = page(&bench).beside.as_ref().unwrap();
+    assert!(beside.is_done());
     assert_eq!(
-        places,
+        beside.places(),
         [
             (other.clone(), 3),
             (other.clone(), 2),
@@ -471,6 +421,42 @@ fn the_same_prompt_is_found_in_marked_runs_first() {
     assert_ne!(
         mine, beside,
         "beside itself stands another sample of the group"
+    );
+}
+
+#[test]
+fn a_prompt_is_looked_for_in_every_step_some_at_a_time_until_it_is_given_up() {
+    let steps: Vec<u64> = (1..=70).collect();
+    let (_folder, mut bench) = bench(70, &steps);
+    let next_job = |bench: &mut Bench| {
+        std::mem::take(&mut bench.effects)
+            .into_iter()
+            .find_map(|effect| match effect {
+                Effect::Job { name, work } if name == "find prompt" => Some(work()),
+                _ => None,
+            })
+    };
+    bench.press("j c");
+    let first = next_job(&mut bench).unwrap();
+    bench.act(action::Action::Message(first));
+    let beside = page(&bench).beside.as_ref().unwrap();
+    assert!(!beside.is_done());
+    assert_eq!(beside.progress(), "5 steps are still looked through");
+    assert!(beside.counted().ends_with('+'));
+    let second = next_job(&mut bench).expect("it goes on by itself");
+    // Given up: the answer on its way is passed over, and no further job is asked for.
+    bench.press("c");
+    bench.act(action::Action::Message(second));
+    assert!(page(&bench).beside.is_none());
+    assert!(next_job(&mut bench).is_none());
+    bench.press("c");
+    bench.run_jobs();
+    let beside = page(&bench).beside.as_ref().unwrap();
+    assert!(beside.is_done());
+    assert_eq!(
+        beside.places().len(),
+        70,
+        "every step has it, this one last"
     );
 }
 
@@ -587,7 +573,7 @@ fn a_broken_row_is_shown_as_it_is() {
     assert!(screen.contains("NaN"), "{screen}");
     assert!(!screen.contains('\x1b'));
     for _ in 0..2 {
-        press_all(&mut bench);
+        do_everything_in_turn(PageId::Rollouts, &mut bench);
     }
 }
 

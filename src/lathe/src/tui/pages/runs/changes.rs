@@ -153,5 +153,78 @@ fn remove(path: &Path) -> Result<(), String> {
 
 fn hidden_name(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".deleted-{name}-{}", std::process::id()))
+    path.with_file_name(format!("{HIDDEN}{name}-{}", std::process::id()))
+}
+
+/// What a run that is being deleted is called first; its process comes last.
+const HIDDEN: &str = ".deleted-";
+
+/// Removes what an earlier delete hid and could not remove: its process ended, or a file was held.
+pub fn clean_up(roots: Vec<PathBuf>) -> Effect {
+    Effect::job("remove deleted runs", move || {
+        for root in roots {
+            for path in leftovers(&root) {
+                // Next time, then.
+                let _ = std::fs::remove_dir_all(path);
+            }
+        }
+        action::Message::Page(PageMessage::Runs(Message::CleanedUp))
+    })
+}
+
+/// Directories of a root that carry the name of a deleted run, and whose deleting process is gone or is this one.
+fn leftovers(root: &Path) -> Vec<PathBuf> {
+    let is_leftover = |name: &str| -> Option<bool> {
+        let (_, process) = name.strip_prefix(HIDDEN)?.rsplit_once('-')?;
+        let process: u32 = process.parse().ok()?;
+        let is_at_it =
+            process != std::process::id() && Path::new("/proc").join(process.to_string()).exists();
+        Some(!is_at_it)
+    };
+    std::fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .flatten()
+        // Of a link only the link would be ours.
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter(|entry| {
+            let name = entry.file_name();
+            name.to_str().and_then(is_leftover) == Some(true)
+        })
+        .map(|entry| entry.path())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_delete_of_a_process_that_is_gone_has_left_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let gone = child.id();
+        child.wait().unwrap();
+        let parent = std::os::unix::process::parent_id();
+        let names = [
+            format!(".deleted-20261129-100000-sample-ab12-{gone}"),
+            format!(".deleted-20261129-100000-sample-cd34-{parent}"),
+            ".deleted-notes".to_owned(),
+            format!(".deleted-{gone}"),
+            format!("20261129-100000-sample-ef56-{gone}"),
+        ];
+        for name in &names {
+            std::fs::create_dir_all(root.path().join(name).join("rollouts")).unwrap();
+        }
+        let file = format!(".deleted-a-file-{gone}");
+        std::fs::write(root.path().join(&file), "").unwrap();
+        let Effect::Job { work, .. } = clean_up(vec![root.path().to_owned()]) else {
+            panic!("it is a job")
+        };
+        work();
+        assert!(!root.path().join(&names[0]).exists());
+        for kept in names[1..].iter().chain([&file]) {
+            assert!(root.path().join(kept).exists(), "{kept}");
+        }
+    }
 }

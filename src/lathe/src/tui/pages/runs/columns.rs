@@ -265,6 +265,7 @@ pub fn state_cell(entry: &RunEntry, glyphs: Glyphs) -> (&'static str, &'static s
         return (glyphs.pick("⚠", "?"), word, Role::Bad);
     };
     let (mark, role) = match glance.liveness {
+        Liveness::Running if glance.is_paused => (glyphs.pick("‖", "="), Role::Caution),
         Liveness::Running => (glyphs.pick("▶", ">"), Role::Accent),
         Liveness::Finished => (glyphs.pick("✓", "+"), Role::Good),
         Liveness::Stopped => (glyphs.pick("■", "#"), Role::Caution),

@@ -8,29 +8,28 @@
 
 mod changes;
 mod columns;
+mod commands;
 mod details;
 mod draw;
 mod facts;
 mod overlay;
 #[cfg(test)]
 mod tests;
+mod typing;
 
 use std::sync::Arc;
 
-use crossterm::event::{KeyEvent, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use runlog::filter::{Filter, FilterError, RunFacts};
 use runlog::notes::Notes;
-use runlog::state::Liveness;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{Input, Page, PageId};
 use crate::tui::action::{self, Effect, PageMessage};
-use crate::tui::bindings::{Binding, Context, bind};
 use crate::tui::shared::{Notice, Problem, RunEntry, RunKey, Shared, Wish};
-use crate::tui::widgets::field::{Field, Outcome};
+use crate::tui::widgets::field::Field;
 use crate::tui::widgets::list::{ListState, Move};
 use crate::tui::widgets::text;
 use changes::Edited;
@@ -39,27 +38,7 @@ use details::{Detail, Details};
 use facts::Facts;
 use overlay::{MetricPicker, SortMenu};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
-    Go(Move),
-    Open,
-    Mark,
-    MarkShown,
-    UnmarkAll,
-    Filter,
-    ClearFilter,
-    Sort,
-    ReverseSort,
-    Metrics,
-    EditNote,
-    EditTags,
-    Again,
-    Delete,
-    /// The other key's answer to `Delete`.
-    DeleteConfirmed,
-    Refresh,
-    Preview,
-}
+pub use commands::{BINDINGS, Command};
 
 /// Answers to this page's jobs.
 #[derive(Debug)]
@@ -77,46 +56,9 @@ pub enum Message {
         gone: Vec<RunKey>,
         failures: Vec<String>,
     },
+    /// What an earlier delete left behind is gone, as far as it can be.
+    CleanedUp,
 }
-
-const HERE: Context = Context::Page(PageId::Runs);
-
-const fn row(
-    id: &'static str,
-    keys: &'static [&'static str],
-    command: Command,
-    help: &'static str,
-    hint: &'static str,
-) -> Binding {
-    bind(id, keys, HERE, action::Command::Runs(command), help, hint)
-}
-
-#[rustfmt::skip]
-pub const BINDINGS: &[Binding] = &[
-    row("runs.open", &["enter"], Command::Open, "show this run on page Live", "open"),
-    row("runs.filter", &["/"], Command::Filter, "filter: words, state:running, kl>0.02, tag:x, cfg.actor.optim.lr<1e-5", "filter"),
-    row("runs.mark", &["space"], Command::Mark, "mark this run: drawn with the current one, compared, deleted together", "mark"),
-    row("runs.sort", &["o"], Command::Sort, "sort by a column", "sort"),
-    row("runs.again", &["a"], Command::Again, "launch this run's experiment again, with changes", "again"),
-    row("runs.note", &["c"], Command::EditNote, "write this run's note", "note"),
-    row("runs.tags", &["t"], Command::EditTags, "give this run tags", "tags"),
-    row("runs.delete", &["d"], Command::Delete, "delete the marked runs, else this one; asks first", "delete"),
-    row("runs.reverse", &["O"], Command::ReverseSort, "turn the order round", ""),
-    row("runs.metrics", &["m"], Command::Metrics, "choose the metrics that have columns", ""),
-    row("runs.preview", &["e"], Command::Preview, "the summary of this run: on the whole page, or back", ""),
-    row("runs.refresh", &["R", "f5"], Command::Refresh, "read the list again, now", ""),
-    row("runs.mark_shown", &["M"], Command::MarkShown, "mark every run that is shown", ""),
-    row("runs.unmark", &["u"], Command::UnmarkAll, "unmark all runs", ""),
-    row("runs.clear_filter", &["x"], Command::ClearFilter, "clear the filter", ""),
-    row("runs.down", &["j", "down"], Command::Go(Move::Down), "down", ""),
-    row("runs.up", &["k", "up"], Command::Go(Move::Up), "up", ""),
-    row("runs.half_down", &["ctrl-d"], Command::Go(Move::HalfPageDown), "half a page down", ""),
-    row("runs.half_up", &["ctrl-u"], Command::Go(Move::HalfPageUp), "half a page up", ""),
-    row("runs.page_down", &["pgdn"], Command::Go(Move::PageDown), "a page down", ""),
-    row("runs.page_up", &["pgup"], Command::Go(Move::PageUp), "a page up", ""),
-    row("runs.first", &["g g", "home"], Command::Go(Move::First), "first run", ""),
-    row("runs.last", &["G", "end"], Command::Go(Move::Last), "last run", ""),
-];
 
 /// What the keys go to.
 #[derive(Debug, Default)]
@@ -324,269 +266,6 @@ impl Runs {
         self.wants(shared)
     }
 
-    fn command(&mut self, command: Command, shared: &mut Shared) -> Vec<Effect> {
-        match command {
-            Command::Go(by) => return self.go(by, shared),
-            Command::Open => match self.selected_entry(shared) {
-                Some(entry) => shared.wish = Some(Wish::Watch(entry.key.clone())),
-                None => self.say_nothing_selected(shared),
-            },
-            Command::Mark => return self.mark(shared),
-            Command::MarkShown => {
-                for index in &self.order {
-                    let key = &shared.runs.entries[*index].key;
-                    if !shared.marked.contains(key) {
-                        shared.marked.push(key.clone());
-                    }
-                }
-                shared.wish = Some(Wish::MarkedChanged);
-            }
-            Command::UnmarkAll => {
-                shared.marked.clear();
-                shared.wish = Some(Wish::MarkedChanged);
-            }
-            Command::Filter => self.mode = Mode::Filter(Field::new(self.filter_text.as_str())),
-            Command::ClearFilter => return self.set_filter("", shared),
-            Command::Sort => self.mode = Mode::Sort(SortMenu::new(&self.kept())),
-            Command::ReverseSort => {
-                let mut kept = self.kept();
-                kept.is_descending = !kept.is_descending;
-                return self.keep(kept, shared);
-            }
-            Command::Metrics => {
-                self.mode = Mode::Metrics(MetricPicker::new(&self.kept().metrics, shared));
-            }
-            Command::EditNote => self.edit(Edited::Note, shared),
-            Command::EditTags => self.edit(Edited::Tags, shared),
-            Command::Again => match self.selected_entry(shared) {
-                Some(entry) => shared.wish = Some(Wish::Again(entry.key.clone())),
-                None => self.say_nothing_selected(shared),
-            },
-            Command::Delete => self.ask_to_delete(shared),
-            Command::DeleteConfirmed => {
-                let keys = std::mem::take(&mut self.to_delete);
-                if !keys.is_empty() && !shared.refuse_when_read_only("deleting runs") {
-                    return vec![changes::delete(keys)];
-                }
-            }
-            Command::Refresh => {
-                shared.say(Notice::good("reading the list again"));
-                return vec![Effect::RefreshRuns];
-            }
-            Command::Preview => self.is_preview_expanded = !self.is_preview_expanded,
-        }
-        Vec::new()
-    }
-
-    fn say_nothing_selected(&self, shared: &mut Shared) {
-        let row = self.list.selected(self.row_count(shared));
-        let notice = match row
-            .checked_sub(self.order.len())
-            .and_then(|at| shared.runs.unreadable.get(at))
-        {
-            Some(reason) => Notice::bad(reason.clone()),
-            None => Notice::caution("there is no run here"),
-        };
-        shared.say(notice);
-    }
-
-    fn mark(&mut self, shared: &mut Shared) -> Vec<Effect> {
-        let Some(key) = self.selected_entry(shared).map(|entry| entry.key.clone()) else {
-            self.say_nothing_selected(shared);
-            return Vec::new();
-        };
-        if shared.marked.contains(&key) {
-            shared.marked.retain(|marked| *marked != key);
-        } else {
-            shared.marked.push(key);
-        }
-        shared.wish = Some(Wish::MarkedChanged);
-        self.go(Move::Down, shared)
-    }
-
-    fn keep(&mut self, kept: Kept, shared: &mut Shared) -> Vec<Effect> {
-        shared.kept.set(KEPT, &kept);
-        self.kept = Some(kept);
-        self.rebuild(shared);
-        let mut effects = vec![Effect::SaveState];
-        effects.extend(self.wants(shared));
-        effects
-    }
-
-    fn edit(&mut self, what: Edited, shared: &mut Shared) {
-        if shared.refuse_when_read_only("writing notes") {
-            return;
-        }
-        match self.selected_entry(shared) {
-            Some(entry) => {
-                self.mode = Mode::Edit {
-                    key: entry.key.clone(),
-                    what,
-                    field: Field::new(what.text(&entry.notes)),
-                    complaint: None,
-                }
-            }
-            None => self.say_nothing_selected(shared),
-        }
-    }
-
-    fn ask_to_delete(&mut self, shared: &mut Shared) {
-        if shared.refuse_when_read_only("deleting runs") {
-            return;
-        }
-        let keys: Vec<RunKey> = if shared.marked.is_empty() {
-            self.selected
-                .iter()
-                .filter(|_| self.selected_entry(shared).is_some())
-                .cloned()
-                .collect()
-        } else {
-            shared.marked.clone()
-        };
-        if keys.is_empty() {
-            self.say_nothing_selected(shared);
-            return;
-        }
-        let is_running = |key: &&RunKey| {
-            shared
-                .runs
-                .find(key)
-                .and_then(|entry| entry.glance.as_ref())
-                .is_some_and(|glance| glance.liveness == Liveness::Running)
-        };
-        let running: Vec<String> = keys.iter().filter(is_running).map(RunKey::name).collect();
-        if !running.is_empty() {
-            shared.wish = Some(Wish::Problem(Problem::new(
-                "A running run is not deleted",
-                running.join("\n"),
-                "stop it first (page 6), or unmark it",
-            )));
-            return;
-        }
-        shared.wish = Some(Wish::Confirm(changes::question(&keys)));
-        self.to_delete = keys;
-    }
-
-    fn key(&mut self, key: KeyEvent, shared: &mut Shared) -> Vec<Effect> {
-        match std::mem::take(&mut self.mode) {
-            Mode::Browse => Vec::new(),
-            Mode::Filter(mut field) => match field.key(key) {
-                Outcome::Accepted => Vec::new(),
-                Outcome::Cancelled => self.set_filter("", shared),
-                outcome => {
-                    let expression = field.text().to_owned();
-                    self.mode = Mode::Filter(field);
-                    match (outcome, overlay::list_move(key)) {
-                        (Outcome::Changed, _) => self.set_filter(&expression, shared),
-                        (Outcome::Unused, Some(by)) => self.go(by, shared),
-                        _ => Vec::new(),
-                    }
-                }
-            },
-            Mode::Edit {
-                key: run,
-                what,
-                mut field,
-                ..
-            } => match field.key(key) {
-                Outcome::Cancelled => Vec::new(),
-                Outcome::Accepted => match what.check(field.text()) {
-                    Ok(()) => vec![changes::edit(run, what, field.text().to_owned())],
-                    Err(complaint) => {
-                        self.mode = Mode::Edit {
-                            key: run,
-                            what,
-                            field,
-                            complaint: Some(complaint),
-                        };
-                        Vec::new()
-                    }
-                },
-                _ => {
-                    self.mode = Mode::Edit {
-                        key: run,
-                        what,
-                        field,
-                        complaint: None,
-                    };
-                    Vec::new()
-                }
-            },
-            Mode::Sort(mut menu) => match menu.key(key, &self.kept()) {
-                overlay::Picked::Stay => {
-                    self.mode = Mode::Sort(menu);
-                    Vec::new()
-                }
-                overlay::Picked::Close => Vec::new(),
-                overlay::Picked::Take(kept) => self.keep(kept, shared),
-            },
-            Mode::Metrics(mut picker) => match picker.key(key, &self.kept()) {
-                overlay::Picked::Stay => {
-                    self.mode = Mode::Metrics(picker);
-                    Vec::new()
-                }
-                overlay::Picked::Close => Vec::new(),
-                overlay::Picked::Take(kept) => {
-                    self.mode = Mode::Metrics(picker);
-                    self.keep(kept, shared)
-                }
-            },
-        }
-    }
-
-    fn paste(&mut self, pasted: &str, shared: &Shared) -> Vec<Effect> {
-        match &mut self.mode {
-            Mode::Filter(field) => {
-                field.paste(pasted);
-                let expression = field.text().to_owned();
-                return self.set_filter(&expression, shared);
-            }
-            Mode::Edit { field, .. } => field.paste(pasted),
-            Mode::Metrics(picker) => picker.paste(pasted),
-            Mode::Browse | Mode::Sort(_) => {}
-        }
-        Vec::new()
-    }
-
-    fn mouse(&mut self, event: MouseEvent, area: Rect, shared: &mut Shared) -> Vec<Effect> {
-        if !matches!(self.mode, Mode::Browse | Mode::Filter(_)) {
-            return Vec::new();
-        }
-        match event.kind {
-            MouseEventKind::ScrollDown => self.go(Move::Down, shared),
-            MouseEventKind::ScrollUp => self.go(Move::Up, shared),
-            MouseEventKind::Down(MouseButton::Left) => {
-                match self.place_at(event.column, event.row, area, shared) {
-                    Some(draw::Place::Heading(column)) => {
-                        let kept = self.kept();
-                        let is_same = kept.sort == column;
-                        let next = Kept {
-                            is_descending: if is_same {
-                                !kept.is_descending
-                            } else {
-                                column.starts_descending()
-                            },
-                            sort: column,
-                            ..kept
-                        };
-                        self.keep(next, shared)
-                    }
-                    Some(draw::Place::Row(row)) => {
-                        let was_selected = self.list.selected(self.row_count(shared)) == row;
-                        self.list.select(row);
-                        self.remember_selected(shared);
-                        if was_selected {
-                            return self.command(Command::Open, shared);
-                        }
-                        self.wants(shared)
-                    }
-                    None => Vec::new(),
-                }
-            }
-            _ => Vec::new(),
-        }
-    }
-
     fn message(&mut self, message: &mut Message, shared: &mut Shared) -> Vec<Effect> {
         match message {
             Message::Details { id, found } => {
@@ -621,6 +300,7 @@ impl Runs {
                 }
                 vec![Effect::RefreshRuns]
             }
+            Message::CleanedUp => Vec::new(),
             Message::Deleted { gone, failures } => {
                 shared.marked.retain(|key| !gone.contains(key));
                 if shared
@@ -670,9 +350,14 @@ impl Page for Runs {
                 if self.version == Some(shared.runs.version) {
                     return Vec::new();
                 }
+                let is_first = self.version.is_none() && shared.runs.is_read;
                 self.details.keep_only(&shared.runs.entries);
                 self.rebuild(shared);
-                self.wants(shared)
+                let mut effects = self.wants(shared);
+                if is_first && !shared.is_read_only {
+                    effects.push(changes::clean_up(shared.project.runs_roots.clone()));
+                }
+                effects
             }
         }
     }

@@ -31,20 +31,6 @@ pub enum Picked {
     Take(Kept),
 }
 
-/// How a key moves in a list while letters are text.
-pub fn list_move(key: KeyEvent) -> Option<Move> {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    match key.code {
-        KeyCode::Down => Some(Move::Down),
-        KeyCode::Up => Some(Move::Up),
-        KeyCode::Char('n') if control => Some(Move::Down),
-        KeyCode::Char('p') if control => Some(Move::Up),
-        KeyCode::PageDown => Some(Move::PageDown),
-        KeyCode::PageUp => Some(Move::PageUp),
-        _ => None,
-    }
-}
-
 #[derive(Debug)]
 pub struct SortMenu {
     columns: Vec<Column>,
@@ -80,15 +66,19 @@ impl SortMenu {
         };
         match key.code {
             KeyCode::Enter => return take(&self.columns[self.list.selected(rows)]),
-            KeyCode::Char('j') => self.list.go(Move::Down, rows, rows),
-            KeyCode::Char('k') => self.list.go(Move::Up, rows, rows),
+            // g is a column's letter here.
+            KeyCode::Char('j' | 'k') => {
+                if let Some(by) = Move::of_menu(key) {
+                    self.list.go(by, rows, rows);
+                }
+            }
             KeyCode::Char(letter) if !key.modifiers.contains(KeyModifiers::CONTROL) => {
                 match LETTERS.chars().position(|known| known == letter) {
                     Some(at) if at < rows => return take(&self.columns[at]),
                     _ => return Picked::Close,
                 }
             }
-            _ => match list_move(key) {
+            _ => match Move::of_typed(key) {
                 Some(by) => self.list.go(by, rows, rows),
                 None => return Picked::Close,
             },
@@ -193,7 +183,7 @@ impl MetricPicker {
 
     pub fn key(&mut self, key: KeyEvent, kept: &Kept) -> Picked {
         let rows = self.matches().len();
-        if let Some(by) = list_move(key) {
+        if let Some(by) = Move::of_typed(key) {
             self.list.go(by, rows, usize::from(PICKER_ROWS));
             return Picked::Stay;
         }

@@ -9,9 +9,8 @@ use runlog::state::{Glance, Liveness};
 
 use super::*;
 use crate::tui::action::{Action, Message as AppMessage};
-use crate::tui::bindings;
 use crate::tui::shared::RunList;
-use crate::tui::testing::{Bench, NOW, sample_run_in};
+use crate::tui::testing::{Bench, NOW, STATES, do_everything, sample_run_in};
 
 fn info(name: &str, started_s_ago: i64) -> RunInfo {
     let (_, rest) = name.split_at(16);
@@ -37,6 +36,7 @@ fn entry(name: &str, started_s_ago: i64, liveness: Liveness, step: u64, reward: 
         key: RunKey::new(&Path::new("/project/runs").join(name)),
         info: info(name, started_s_ago),
         glance: Some(Glance {
+            is_paused: false,
             mode: "one_step_off".to_owned(),
             total_steps: 80,
             step,
@@ -566,39 +566,22 @@ fn answers_to_what_is_no_longer_asked_change_nothing() {
 
 #[test]
 fn every_key_in_every_state_does_no_harm() {
-    let benches: [fn() -> Bench; 5] = [
-        Bench::default,
-        || Bench::with_run(0),
-        || Bench::with_run(30),
-        bench,
-        || {
-            bench_of(RunList {
-                unreadable: vec!["broken".to_owned()],
-                is_read: true,
-                ..RunList::default()
-            })
-        },
-    ];
-    for make in benches {
-        for binding in bindings::all()
-            .iter()
-            .filter(|binding| binding.context == HERE)
-        {
-            let mut bench = make();
-            bench.press("1");
-            bench.act(Action::Command(binding.command));
-            bench.screen(80, 24);
-            bench.press("enter j esc");
-            bench.screen(20, 6);
-            bench.act(Action::Paste("x\ny".to_owned()));
-            bench.press("esc");
-        }
+    for make in STATES {
+        do_everything(PageId::Runs, make);
     }
+    do_everything(PageId::Runs, bench);
+    do_everything(PageId::Runs, || {
+        bench_of(RunList {
+            unreadable: vec!["broken".to_owned()],
+            is_read: true,
+            ..RunList::default()
+        })
+    });
 }
 
 #[test]
 fn the_mouse_selects_opens_and_sorts() {
-    use crossterm::event::KeyModifiers;
+    use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
     let mut bench = bench();
     bench.screen(120, 40);
     let click = |bench: &mut Bench, column: u16, row: u16| {

@@ -5,8 +5,7 @@ use runlog::number::Values;
 use tempfile::TempDir;
 
 use super::*;
-use crate::tui::bindings;
-use crate::tui::testing::{Bench, sample_run_in};
+use crate::tui::testing::{Bench, STATES, do_everything, do_everything_in_turn, sample_run_in};
 
 fn page(bench: &Bench) -> &Timeline {
     &bench.app.pages.timeline
@@ -137,62 +136,24 @@ fn bench() -> Bench {
     bench
 }
 
-fn press_all(bench: &mut Bench) {
-    for binding in bindings::all() {
-        if binding.context == HERE {
-            bench.act(action::Action::Command(binding.command));
-            bench.screen(80, 24);
-            bench.screen(40, 10);
-            bench.run_jobs();
-            bench.screen(120, 40);
-        }
-    }
-}
-
-/// A run that can no longer be read.
-fn broken() -> Bench {
-    let mut bench = Bench::with_run(5);
-    let key = bench.app.shared.current.clone().unwrap();
-    let problem = crate::tui::shared::Problem::new("gone", "its directory is gone", "");
-    bench.act(action::Action::Message(action::Message::RunBroken {
-        key,
-        problem,
-    }));
-    bench
-}
-
-/// The first moment of a replay: nothing has happened.
-fn replay() -> Bench {
-    let mut bench = Bench::with_run(5);
-    let key = bench.app.shared.current.clone().unwrap();
-    bench.app.start_replay(key, 0.0, 1.0);
-    bench
-}
-
 #[test]
-#[expect(
-    clippy::useless_vec,
-    reason = "an array of whole workbenches is large for a stack"
-)]
 fn no_key_panics_wherever_something_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let run = sample_run_in(folder.path(), 3);
     let mut on_disk = Bench::default();
     on_disk.open_run(run.to_str().unwrap(), 3);
-    for mut bench in vec![
-        Bench::default(),
-        Bench::with_run(0),
-        Bench::with_run(1),
-        Bench::with_run(30),
-        broken(),
-        replay(),
-        bench(),
-        on_disk,
-    ] {
+    for make in STATES {
+        do_everything(PageId::Timeline, make);
+    }
+    let mut benches: Vec<Bench> = STATES.iter().map(|make| make()).collect();
+    benches.push(Bench::with_run(1));
+    benches.push(bench());
+    benches.push(on_disk);
+    for mut bench in benches {
         bench.press("3");
         for keys in ["a", "h", "tab", "G", "+ + + + + + + + + + + +", "g g"] {
             bench.press("3");
-            press_all(&mut bench);
+            do_everything_in_turn(PageId::Timeline, &mut bench);
             bench.press(keys);
         }
     }

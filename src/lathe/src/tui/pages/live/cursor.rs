@@ -1,0 +1,114 @@
+//! The crosshair, zoom and pan, and the way to alarms and logs from there.
+
+use runlog::series::XAxis;
+
+use super::{Live, view};
+use crate::tui::action::Effect;
+use crate::tui::pages::PageId;
+use crate::tui::shared::{Notice, Shared, Wish};
+
+impl Live {
+    /// The run and series by which the crosshair moves: the focused panel's main curve.
+    fn main_series<'s>(&self, shared: &'s Shared) -> Option<runlog::series::Series<'s>> {
+        let run = shared.current_run()?;
+        let names = self.panel(self.focused()?).names(&run.state);
+        // Step metrics are the finest; a panel of evaluations alone moves by evaluations.
+        names
+            .into_iter()
+            .filter_map(|name| run.state.series.get(name))
+            .max_by_key(|series| series.len())
+    }
+
+    pub(super) fn set_crosshair(&mut self, x: f64, shared: &mut Shared) {
+        let mut at = self.at;
+        let step = at.set_crosshair(x, self.main_series(shared));
+        self.at = at;
+        shared.step = step.or(shared.step);
+    }
+
+    pub(super) fn move_crosshair(&mut self, by: isize, shared: &mut Shared) {
+        let Some(range) = view::full_range(self.at.axis, shared) else {
+            self.at.crosshair = None;
+            return;
+        };
+        // Switched on by a move: on the newest point.
+        let by = if self.at.crosshair.is_some() { by } else { 0 };
+        let mut at = self.at;
+        let step = at.move_crosshair(by, self.main_series(shared), range);
+        self.at = at;
+        shared.step = step.or(shared.step);
+    }
+
+    pub(super) fn zoom_by(&mut self, factor: f64, shared: &mut Shared) {
+        if let Some(range) = view::full_range(self.at.axis, shared)
+            && !self.at.zoom_by(factor, range)
+        {
+            shared.say(Notice::caution("this is as near as it gets"));
+        }
+    }
+
+    pub(super) fn pan(&mut self, share: f64, shared: &Shared) {
+        if let Some(range) = view::full_range(self.at.axis, shared) {
+            self.at.pan(share, range);
+        }
+    }
+
+    /// Where the alarms of the run began, past ones too, in order of time: `(step, elapsed_ms)`.
+    fn alarm_starts(&self) -> Vec<(u64, f64)> {
+        let Some((_, alarms)) = &self.alarms else {
+            return Vec::new();
+        };
+        let mut starts: Vec<(u64, f64)> = alarms
+            .active()
+            .iter()
+            .chain(alarms.past())
+            .map(|finding| (finding.since_step, finding.since_ms))
+            .collect();
+        starts.sort_by(|a, b| a.1.total_cmp(&b.1));
+        starts
+    }
+
+    pub(super) fn next_alarm(&mut self, shared: &mut Shared) {
+        let starts = self.alarm_starts();
+        let x_of = |(step, ms): (u64, f64)| match self.at.axis {
+            XAxis::Time => ms,
+            _ => step as f64,
+        };
+        if matches!(self.at.axis, XAxis::Tokens | XAxis::Samples) {
+            shared.say(Notice::caution(
+                "alarms have steps and times: x changes the axis",
+            ));
+            return;
+        }
+        let now = self.at.crosshair.unwrap_or(f64::NEG_INFINITY);
+        let next = starts
+            .iter()
+            .copied()
+            .map(x_of)
+            .find(|x| *x > now)
+            .or_else(|| starts.first().copied().map(x_of));
+        match next {
+            Some(x) => {
+                self.set_crosshair(x, shared);
+                if let Some(range) = view::full_range(self.at.axis, shared) {
+                    self.at.keep_in_view(range);
+                }
+            }
+            None => shared.say(Notice::good("no alarm in this run")),
+        }
+    }
+
+    pub(super) fn alarm_log(&mut self, shared: &mut Shared) -> Vec<Effect> {
+        let at_crosshair = self.at.crosshair.and_then(|x| {
+            let series = self.main_series(shared)?;
+            Some(series.x(series.index_at(x, self.at.axis)?, XAxis::Time))
+        });
+        let first_alarm = self.findings().first().map(|finding| finding.since_ms);
+        let Some(elapsed_ms) = at_crosshair.or(first_alarm) else {
+            shared.wish = Some(Wish::Go(PageId::Logs));
+            return Vec::new();
+        };
+        shared.wish = Some(Wish::LogAt(elapsed_ms));
+        Vec::new()
+    }
+}
