@@ -39,6 +39,9 @@ const MOST_ACTIONS_A_FRAME: usize = 512;
 /// How long to wait for the terminal's answer about its background. Terminals that know the question answer in a round trip.
 const BACKGROUND_PATIENCE: Duration = Duration::from_millis(150);
 
+/// How long to wait for more input after some has come.
+const DRAIN_PATIENCE: Duration = Duration::from_millis(1);
+
 /// What reaches the loop.
 #[derive(Debug)]
 pub enum Wake {
@@ -584,7 +587,8 @@ impl InputThread {
                         continue;
                     }
                     if has_input {
-                        while matches!(event::poll(Duration::ZERO), Ok(true)) {
+                        // Without any patience it does not look at all.
+                        while matches!(event::poll(DRAIN_PATIENCE), Ok(true)) {
                             match event::read() {
                                 Ok(event) => {
                                     if answers.is_part(&event) {
