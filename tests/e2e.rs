@@ -386,3 +386,126 @@ fn a_run_is_controlled_from_another_terminal() {
         "pause, two sets, step, checkpoint, resume, stop"
     );
 }
+
+/// Two guards on the quickstart: one that trips on a real step, one that is left alone.
+const GUARDED: &str = "  save_freq: 2
+  guards:
+    - {name: third, metric: training/global_step, above: 2, cooldown: 100, action: [lower_lr 0.5 + roll_back last]}
+    - {name: kl, metric: [rollout_corr/k3_kl, actor/ppo_kl], above: 1000, action: stop}
+";
+
+#[test]
+fn a_guard_acts_on_a_real_run_is_recorded_and_is_muted_from_another_terminal() {
+    if trainer().is_none() {
+        return;
+    }
+    let runs = tempfile::tempdir().expect("a temporary directory");
+    let quickstart = fs::read_to_string(Path::new(ROOT).join("experiments/quickstart.yaml"))
+        .expect("it is shipped");
+    let file = runs.path().join("guarded.yaml");
+    fs::write(&file, quickstart + GUARDED).expect("a writable folder");
+    let place = runs.path().join("runs");
+    fs::create_dir(&place).expect("a writable folder");
+    let mut arguments = vec!["run", file.to_str().expect("a plain path")];
+    arguments.extend(SHORT);
+    arguments.push("actor_rollout_ref.actor.optim.lr_warmup_steps=0");
+    let mut child = lathe(&place, &arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("lathe starts");
+    let run = wait_for_a_step(&place, &mut child);
+    let ctl = |arguments: &[&str]| {
+        let mut all = vec!["ctl", "latest"];
+        all.extend(arguments);
+        let output = lathe(&place, &all).output().expect("lathe starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (code, muted, _) = ctl(&["mute", "kl", "--wait"]);
+    assert_eq!(code, Some(0), "{muted}");
+    assert!(muted.starts_with("mute kl: armed"), "{muted}");
+    assert!(muted.ends_with("-> muted"), "{muted}");
+
+    let events = || -> Vec<Value> {
+        let log = fs::read_to_string(run.join("events.jsonl")).expect("a log");
+        let whole = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        whole.collect()
+    };
+    let tripped = |events: &[Value]| {
+        let mut trips = events
+            .iter()
+            .filter(|event| event["event"] == "guard_tripped");
+        trips.next().cloned()
+    };
+    let started = Instant::now();
+    let trip = loop {
+        assert!(started.elapsed() < Duration::from_secs(120), "it trips");
+        match tripped(&events()) {
+            Some(trip) => break trip,
+            None => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(
+        (&trip["guard"], &trip["step"]),
+        (&"third".into(), &3.into())
+    );
+    assert_eq!(trip["done"][0]["action"], "lower_lr 0.5", "{trip}");
+    assert_eq!(trip["done"][1]["before"], "weights of step 3", "{trip}");
+    let after = trip["done"][1]["after"].as_str().expect("words");
+    assert!(
+        after.starts_with("weights, optimizer, controllers and data of step 2"),
+        "{trip}"
+    );
+
+    let (_, guards, _) = ctl(&["guards"]);
+    assert!(guards.contains("cooling down until step 103"), "{guards}");
+    assert!(guards.contains("tripped 1 time"), "{guards}");
+    assert!(guards.contains("2 ("), "checkpoints are listed: {guards}");
+    let (code, _, refused) = ctl(&["roll_back", "77", "--wait"]);
+    assert_eq!(code, Some(6));
+    assert!(
+        refused.contains("no checkpoint of step 77; there are those of steps 0, 2"),
+        "{refused}"
+    );
+    let (code, _, refused) = ctl(&["trip", "klx", "--wait"]);
+    assert_eq!(code, Some(6));
+    assert!(refused.contains("there are third, kl"), "{refused}");
+    let (code, mode, _) = ctl(&["mode", "sync", "--wait"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        mode.contains("one_step_off, staleness 1 -> sync, staleness 0"),
+        "{mode}"
+    );
+    // At least one step under the lowered rate.
+    let (code, _, _) = ctl(&["step", "--wait"]);
+    assert_eq!(code, Some(0));
+    let (_, stopped, _) = ctl(&["stop", "--wait"]);
+    assert!(stopped.starts_with("stopped after step"), "{stopped}");
+    assert_eq!(child.wait().expect("a child of ours").code(), Some(130));
+
+    // The learning rate is what the guard made it, and steps went on counting.
+    let events = events();
+    let lr = |of: u64| {
+        let mut steps = events.iter().filter(|event| event["event"] == "step_ended");
+        let step = steps.find(|event| event["step"] == of)?;
+        step["values"]["actor/lr"].as_f64()
+    };
+    let (third, fourth) = (lr(3).expect("step 3"), lr(4).expect("step 4"));
+    assert!((fourth / third - 0.5).abs() < 1e-9, "{third} then {fourth}");
+    let followed = lathe(&place, &["follow", "latest", "--plain"])
+        .output()
+        .expect("lathe starts");
+    let followed = String::from_utf8_lossy(&followed.stdout).into_owned();
+    assert!(
+        followed.contains("alarm guard third at step 3"),
+        "{followed}"
+    );
+    assert!(followed.contains("mute kl"), "{followed}");
+}

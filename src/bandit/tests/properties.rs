@@ -170,7 +170,7 @@ proptest! {
     #[test]
     fn arms_in_another_order_are_chosen_in_that_order(
         is_gaussian: bool, policy in prop::sample::select(vec![PolicyName::Thompson, PolicyName::Ucb1, PolicyName::KlUcb, PolicyName::Linucb]),
-        seed: u64, values in prop::collection::vec(0.0..1.0_f64, 40), order in Just(vec![0_usize, 1, 2, 3]).prop_shuffle(),
+        seed: u64, values in prop::collection::vec(0.0..0.9_f64, 40), order in Just(vec![0_usize, 1, 2, 3]).prop_shuffle(),
     ) {
         let settings = Settings {
             update_every: 1,
@@ -194,7 +194,7 @@ proptest! {
                 chosen.push(names[arm].clone());
                 // What an arm gives depends on its name, not on its place.
                 let own: f64 = names[arm].bytes().last().map_or(0.0, |digit| f64::from(digit - b'0') * 0.013);
-                bandit.learn(pull.number, Outcome::Value((value + own).min(1.0))).unwrap();
+                bandit.learn(pull.number, Outcome::Value(value + own)).unwrap();
             }
             chosen
         };

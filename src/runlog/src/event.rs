@@ -176,6 +176,26 @@ pub struct GpuSample {
     pub power_watts: f64,
 }
 
+/// One guard of `trainer.guards`, in the experiment's words.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GuardArmed {
+    pub name: String,
+    /// The metric (or patterns of such) or `alarm NAME`.
+    pub watches: String,
+    /// `above 0.02`; with `for 3 values in a row` where one value is not enough.
+    pub condition: String,
+    /// Rung by rung.
+    pub ladder: Vec<String>,
+    /// A resumed run: the last step in which it does not trip again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cools_until: Option<u64>,
+    /// A resumed run: it is muted, until this step or until it is unmuted.
+    #[serde(default)]
+    pub is_muted: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub muted_until: Option<u64>,
+}
+
 /// One action of a guard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardDone {
@@ -317,10 +337,21 @@ pub enum EventKind {
         request: u64,
         /// `ana@laptop via lathe ctl`
         who: String,
-        /// `pause`, `resume`, `step`, `checkpoint`, `stop`, `set`
+        /// `pause`, `resume`, `step`, `checkpoint`, `stop`, `set`, `mode`, `trip`, `clear`, `mute`, `unmute`, `roll_back`
         command: String,
         /// Steps trained at that moment.
         step: u64,
+        /// The guard, the checkpoint or the mode that it is about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        target: Option<String>,
+        /// `mode`, `roll_back` and what is done with a guard: what stood before, and what stands now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+        /// `mute` for a number of steps: the last of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_step: Option<u64>,
         /// `set`: the experiment's key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         knob: Option<String>,
@@ -329,7 +360,7 @@ pub enum EventKind {
         from: Option<Number>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Number>,
-        /// `set`: the first step that is trained with the new value.
+        /// `set`, `mode`: the first step that is trained with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from_step: Option<u64>,
     },
@@ -339,12 +370,19 @@ pub enum EventKind {
         who: String,
         command: String,
         step: u64,
+        /// The guard, the checkpoint or the mode that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        target: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         knob: Option<String>,
         /// `set`: the value that was asked for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Number>,
         reason: String,
+    },
+    /// What watches the run from here on; once a start.
+    GuardsArmed {
+        guards: Vec<GuardArmed>,
     },
     /// A guard of `trainer.guards` saw something wrong and did something about it.
     GuardTripped {
@@ -362,6 +400,12 @@ pub enum EventKind {
         relapse: u64,
         /// In the order in which it was done.
         done: Vec<GuardDone>,
+        /// The last step in which it does not trip again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cools_until: Option<u64>,
+        /// Who tripped it by hand.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     RunEnded {
         status: RunStatus,

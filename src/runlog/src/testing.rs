@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use crate::event::{Event, EventKind, GpuSample, GuardDone, Lane, Level, Phase, RunStatus};
+use crate::event::{
+    Event, EventKind, GpuSample, GuardArmed, GuardDone, Lane, Level, Phase, RunStatus,
+};
 use crate::number::{Number, Values};
 
 pub fn any_f64() -> impl Strategy<Value = f64> {
@@ -242,6 +244,10 @@ pub fn any_kind() -> BoxedStrategy<EventKind> {
                 EventKind::ControlApplied {
                     request,
                     who,
+                    target: knob.clone(),
+                    before: knob.clone(),
+                    after: Some(command.clone()),
+                    until_step: from_step,
                     command,
                     step,
                     knob,
@@ -262,6 +268,7 @@ pub fn any_kind() -> BoxedStrategy<EventKind> {
             EventKind::ControlRefused {
                 request,
                 who,
+                target: knob.clone(),
                 command,
                 step,
                 knob,
@@ -315,11 +322,27 @@ pub fn any_kind() -> BoxedStrategy<EventKind> {
                 done: vec![GuardDone {
                     action: words.clone(),
                     before: words.clone(),
-                    after: words,
+                    after: words.clone(),
                     is_done,
                 }],
+                cools_until: is_done.then_some(step),
+                by: is_done.then_some(words),
             }
         ),
+        prop::collection::vec(".{0,8}", 0..3).prop_map(|names| EventKind::GuardsArmed {
+            guards: names
+                .into_iter()
+                .map(|name| GuardArmed {
+                    watches: name.clone(),
+                    condition: name.clone(),
+                    ladder: vec![name.clone()],
+                    is_muted: name.is_empty(),
+                    muted_until: (!name.is_empty()).then_some(7),
+                    cools_until: name.is_empty().then_some(7),
+                    name,
+                })
+                .collect(),
+        }),
         Just(EventKind::Unknown),
     ]
     .boxed()

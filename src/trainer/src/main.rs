@@ -184,7 +184,10 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
         Ok(Ended::Stopped { steps }) => (
             RunStatus::Stopped,
             exit_code::STOPPED,
-            format!("stopped on request after step {steps}"),
+            match stop.reason() {
+                Some(reason) => format!("stopped after step {steps} by {reason}"),
+                None => format!("stopped on request after step {steps}"),
+            },
             *steps,
         ),
         Err(failure) => (

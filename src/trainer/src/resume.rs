@@ -60,12 +60,19 @@ pub fn plan(run_dir: &RunDir, experiment: &Experiment) -> Result<Option<Resume>,
 /// The newest checkpoint that verifies, and what is wrong with each newer one. One of a newer format is an error: going back
 /// behind it would lose what a newer program trained.
 fn newest_whole(run_dir: &RunDir) -> Result<(Option<PathBuf>, Vec<String>), Failure> {
-    let mut passed_over = Vec::new();
     let paths = checkpoint::list(&run_dir.checkpoints_dir()).map_err(Failure::run)?;
+    newest_whole_of(paths).map_err(Failure::input)
+}
+
+/// The same of these, the oldest first.
+pub fn newest_whole_of(
+    paths: Vec<PathBuf>,
+) -> Result<(Option<PathBuf>, Vec<String>), CheckpointError> {
+    let mut passed_over = Vec::new();
     for path in paths.into_iter().rev() {
         match checkpoint::verify(&path) {
             Ok(()) => return Ok((Some(path), passed_over)),
-            Err(error @ CheckpointError::Newer { .. }) => return Err(Failure::input(error)),
+            Err(error @ CheckpointError::Newer { .. }) => return Err(error),
             Err(error) => passed_over.push(error.to_string()),
         }
     }

@@ -12,7 +12,6 @@ use dialogue::score::Scorers;
 use dialogue::session::{Batch, Limits, Prompt, Runner, SessionLabel, SessionObserver};
 use dialogue::tool::ToolRegistry;
 use experiment::Experiment;
-use experiment::settings::Mode;
 use runlog::event::{EventKind, Lane};
 use runlog::number::Number;
 use runlog::recorder::Recorder;
@@ -211,7 +210,7 @@ impl Sampler {
     }
 
     fn is_async(&self) -> bool {
-        matches!(self.parts.experiment.trainer.mode, Mode::Async | Mode::Auto)
+        self.parts.knobs.takes_newest()
     }
 
     /// Proves a delivery, swaps it in, and evaluates it if it is due.

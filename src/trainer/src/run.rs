@@ -27,7 +27,7 @@ use crate::advise::{Advising, Timed};
 use crate::control::{Control, Draw, Held, MAX_STALENESS, RolloutKnobs};
 use crate::engine::{Engine, EngineOptions, TokenDecoder, WeightBuffer};
 use crate::failure::Failure;
-use crate::guard::{Acting, Guards, PROBE_METRIC, Probe};
+use crate::guard::{Acting, Guards, PROBE_METRIC, Probe, mode_name};
 use crate::learner::{Learner, kind_of};
 use crate::resume::Resume;
 use crate::rollouts::{Sampled, Sampler, SamplerParts};
@@ -100,14 +100,13 @@ pub fn run(
         Some(cursor) => prompts.at(cursor).map_err(Failure::input)?,
         None => prompts,
     };
+    let mode = counters
+        .as_ref()
+        .and_then(|counters| counters.mode)
+        .unwrap_or(experiment.trainer.mode);
     recorder.record(EventKind::RunStarted {
         experiment_name: experiment.trainer.experiment_name.clone(),
-        mode: match experiment.trainer.mode {
-            Mode::Sync => "sync".to_owned(),
-            Mode::OneStepOff => "one_step_off".to_owned(),
-            Mode::Async => "async".to_owned(),
-            Mode::Auto => "auto".to_owned(),
-        },
+        mode: mode_name(mode).to_owned(),
         total_steps: if experiment.trainer.val_only {
             0
         } else {
@@ -160,7 +159,9 @@ pub fn run(
     spare_send.send(spare).expect("the receiver is in scope");
     let val_only = experiment.trainer.val_only;
     let sampled_steps = if val_only { 0 } else { total_steps };
-    let changed = counters.map(|counters| counters.knobs).unwrap_or_default();
+    let (changed, remembered) = counters
+        .map(|counters| (counters.knobs, Some(counters.guards)))
+        .unwrap_or_default();
     let draw = Draw {
         temperature: changed
             .get(TEMPERATURE)
@@ -171,6 +172,7 @@ pub fn run(
             .map_or(u64::from(staleness(experiment)), |value| *value as u64),
     };
     let knobs = Arc::new(RolloutKnobs::resumed(draw, start, sampled_steps));
+    knobs.set_takes_newest(matches!(mode, Mode::Async | Mode::Auto));
     // Batches that wait for the learner. Never full: `Admission` begins no more than this, whatever the bound is set to.
     let (batches, mut ready) = mpsc::channel::<Sampled>(MAX_STALENESS as usize + 1);
     // One spare buffer, so at most one delivery is under way; the second place keeps the learner from waiting to hand it over.
@@ -205,15 +207,29 @@ pub fn run(
         trained: start,
         cursor,
         changed,
+        mode,
         probe,
+        guards: Acting::new(Guards::new(
+            &experiment.trainer.guards,
+            experiment.trainer.critic_warmup,
+        )),
+        stop,
     };
-    let mut guards = Acting::new(Guards::new(
-        &experiment.trainer.guards,
-        experiment.trainer.critic_warmup,
-    ));
-    if let Some(probe) = &training.probe {
-        let perplexity = probe.perplexity(training.learner.actor())?;
-        guards.start(PROBE_METRIC, perplexity, &mut training, stop);
+    match remembered {
+        Some(remembered) => {
+            training.guards.recall(remembered);
+            let log = runlog::open::open(run_dir).map_err(Failure::run)?.state;
+            training.guards.guards().recall_alarms(&log, start);
+        }
+        None => {
+            if let Some(probe) = &training.probe {
+                let perplexity = probe.perplexity(training.learner.actor())?;
+                training.guards_begin(PROBE_METRIC, perplexity);
+            }
+        }
+    }
+    if let Some(armed) = training.guards.guards().armed(start).filter(|_| !val_only) {
+        recorder.record(armed);
     }
     let may_roll_back = experiment.trainer.guards.iter().any(Guard::may_roll_back);
     if may_roll_back && start == 0 && sampled_steps > 0 {
@@ -256,9 +272,10 @@ pub fn run(
                     trained: began.elapsed(),
                 });
                 while let Ok(evaluation) = evaluations.try_recv() {
-                    guards.after(&evaluation, None, &mut training, stop);
+                    training.guards_see(&evaluation, None);
                 }
-                guards.after(&ended, Some(staleness), &mut training, stop);
+                training.guards_see(&ended, Some(staleness));
+                control.look(&mut training);
                 let trained = training.trained;
                 control.trained(trained);
                 stop.trained(trained);
@@ -293,7 +310,7 @@ pub fn run(
         }
         if let Some(mut timed) = timed {
             timed.trained += step_ended.elapsed();
-            advising.after(timed, guards.holds_staleness(), &mut training);
+            advising.after(timed, training.holds_staleness(), &mut training);
         }
     }
     advising.conclude(&training);
@@ -408,13 +425,13 @@ async fn next_batch(
         let next = tokio::select! {
             biased;
             job = control.next() => Next::Command(job),
-            sampled = ready.recv() => Next::Batch(sampled),
+            sampled = ready.recv() => Next::Batch(sampled.map(Box::new)),
         };
         waited_ms += wait.end();
         match next {
             Next::Command(Some(job)) => control.apply(job, training),
             Next::Batch(Some(sampled)) if training.rollouts.is_valid(sampled.rewinds) => {
-                return Waited::Batch(Box::new(sampled), waited_ms);
+                return Waited::Batch(sampled, waited_ms);
             }
             Next::Batch(Some(_void)) => {}
             Next::Command(None) | Next::Batch(None) => return Waited::Over,
@@ -426,7 +443,7 @@ enum Next {
     /// None: the run was asked to stop.
     Command(Option<Job>),
     /// None: the rollout side ended.
-    Batch(Option<Sampled>),
+    Batch(Option<Box<Sampled>>),
 }
 
 /// The words of a panic.

@@ -7,6 +7,7 @@ use std::path::Path;
 use dialogue::data::Cursor;
 use dialogue::rollout::Finish;
 use experiment::Experiment;
+use experiment::settings::Mode;
 use runlog::event::{EventKind, Lane};
 use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
 use crate::checkpoint::{self, CheckpointError};
+use crate::guard;
 use crate::learner::{Learner, Trained, TrainedBatch};
 use crate::objective::controller::KlController;
 use crate::setup;
@@ -35,6 +37,12 @@ pub struct RunCounters {
     /// Rows consumed by the steps trained; None before the first.
     pub cursor: Option<Cursor>,
     pub seed: u64,
+    /// `trainer.mode`, where it was changed while the run ran.
+    #[serde(default)]
+    pub mode: Option<Mode>,
+    /// What guards remember, and have under way.
+    #[serde(default)]
+    pub guards: guard::Saved,
 }
 
 impl RunCounters {

@@ -159,6 +159,7 @@ impl Controlled for Training {
         Ok(Change {
             from,
             from_step: self.trained + 1,
+            note: None,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Stopping on request: the first SIGINT or SIGTERM asks the run to end after its step with a checkpoint, the second ends it now.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tokio::sync::Notify;
@@ -18,6 +18,8 @@ struct Inner {
     /// Steps trained so far, for the last words.
     trained: AtomicU64,
     notify: Notify,
+    /// The first that was given.
+    reason: OnceLock<String>,
 }
 
 impl Stop {
@@ -25,6 +27,20 @@ impl Stop {
     pub fn ask(&self) {
         self.inner.asked.store(true, Ordering::SeqCst);
         self.inner.notify.notify_waiters();
+    }
+
+    /// Asks for an end, and says why; the first reason stands in the run's last words.
+    pub fn ask_because(&self, reason: String) {
+        if !self.is_asked() {
+            // Somebody else's reason, given meanwhile, is as good.
+            drop(self.inner.reason.set(reason));
+        }
+        self.ask();
+    }
+
+    /// Why it was asked for; None: a person or a signal did.
+    pub fn reason(&self) -> Option<&str> {
+        self.inner.reason.get().map(String::as_str)
     }
 
     pub fn is_asked(&self) -> bool {

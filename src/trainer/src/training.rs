@@ -8,19 +8,21 @@ use std::sync::Arc;
 use dialogue::data::Cursor;
 use dialogue::rollout::{Finish, Rollout};
 use experiment::Experiment;
-use runlog::control::{Knob, find_knob};
+use experiment::settings::Mode;
+use runlog::control::{CheckpointName, GuardOrder, Knob, RunMode, find_knob};
 use runlog::event::EventKind;
 use runlog::number::Number;
 use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 
-use crate::control::{Change, Controlled, Draw, RolloutKnobs};
+use crate::control::{Change, Controlled, Done, Draw, RolloutKnobs, Standing};
 use crate::failure::Failure;
-use crate::guard::{PROBE_METRIC, Probe};
+use crate::guard::{Acting, PROBE_METRIC, Probe, mode_name};
 use crate::learner::{Learner, StepOutcome};
 use crate::rollouts::Sampled;
 use crate::run::panic_text;
 use crate::save;
+use crate::stop::Stop;
 
 pub(crate) const TEMPERATURE: &str = "actor_rollout_ref.rollout.temperature";
 pub(crate) const STALENESS: &str = "trainer.max_staleness";
@@ -39,8 +41,12 @@ pub struct Training<'r> {
     pub cursor: Option<Cursor>,
     /// Knobs that were set while the run ran: key to value.
     pub changed: BTreeMap<String, f64>,
+    /// `trainer.mode`, which may change.
+    pub mode: Mode,
     /// Fixed dialogues whose perplexity is recorded.
     pub probe: Option<Probe>,
+    pub guards: Acting,
+    pub stop: &'r Stop,
 }
 
 impl Training<'_> {
@@ -158,9 +164,36 @@ impl Training<'_> {
                 knobs: self.changed.clone(),
                 cursor: self.cursor.clone(),
                 seed: self.experiment.trainer.seed,
+                mode: (self.mode != self.experiment.trainer.mode).then_some(self.mode),
+                guards: self.guards.save(),
             },
         )
         .map_err(|error| error.to_string())
+    }
+
+    /// A knob's value; None: this run has no such knob.
+    pub(crate) fn knob_value(&mut self, key: &str) -> Option<f64> {
+        self.knob(find_knob(key).ok()?).ok()
+    }
+
+    /// Gives a knob a value for the run's own reasons.
+    pub(crate) fn turn(&mut self, key: &str, value: f64) -> Result<(), String> {
+        let knob = find_knob(key).map_err(|error| error.to_string())?;
+        self.put(knob, value).map(drop)
+    }
+
+    fn put(&mut self, knob: &'static Knob, value: f64) -> Result<Change, String> {
+        let change = match knob.key {
+            TEMPERATURE => self.rollouts.set_temperature(value)?,
+            STALENESS => self.rollouts.set_staleness(value as u64)?,
+            key => Change {
+                from: std::mem::replace(self.learner.knob(key)?, value),
+                from_step: self.trained + 1,
+                note: None,
+            },
+        };
+        self.changed.insert(knob.key.to_owned(), value);
+        Ok(change)
     }
 }
 
@@ -182,16 +215,36 @@ impl Controlled for Training<'_> {
     }
 
     fn set(&mut self, knob: &'static Knob, value: f64) -> Result<Change, String> {
-        let change = match knob.key {
-            TEMPERATURE => self.rollouts.set_temperature(value)?,
-            STALENESS => self.rollouts.set_staleness(value as u64)?,
-            key => Change {
-                from: std::mem::replace(self.learner.knob(key)?, value),
-                from_step: self.trained + 1,
-            },
-        };
-        self.changed.insert(knob.key.to_owned(), value);
+        let mut change = self.put(knob, value)?;
+        if knob.key == STALENESS {
+            change.note = self.end_synchronous_for("a bound that is set");
+        }
         Ok(change)
+    }
+
+    fn set_mode(&mut self, mode: RunMode, staleness: Option<u64>) -> Result<Done, String> {
+        self.change_mode(mode, staleness)
+    }
+
+    fn guard(&mut self, name: &str, order: GuardOrder, who: &str) -> Result<Done, String> {
+        self.guard_order(name, order, who)
+    }
+
+    fn roll_back(&mut self, to: CheckpointName) -> Result<Done, String> {
+        Ok(Done {
+            before: format!("weights of step {}", self.trained),
+            after: self.back_to_named(to)?,
+            from_step: Some(self.trained + 1),
+            ..Done::default()
+        })
+    }
+
+    fn standing(&mut self) -> Standing {
+        Standing {
+            mode: mode_name(self.mode).to_owned(),
+            guards: self.guard_states(),
+            checkpoints: self.checkpoint_states(),
+        }
     }
 }
 

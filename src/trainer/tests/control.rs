@@ -1,136 +1,19 @@
 //! Live control of the real program: what a client asks is done between two steps, stands in the log, and shows in the numbers.
 
+mod live;
 mod tiny;
 
 use std::fs;
-use std::path::Path;
-use std::process::{Child, Command as Program, Stdio};
-use std::time::{Duration, Instant};
 
+use live::{Live, PATIENCE, endless, wait_until};
 use runlog::RunState;
-use runlog::control::{Answer, Applied, Client, Command, find_knob};
+use runlog::control::{Answer, Client, Command, find_knob};
 use runlog::event::{EventKind, Lane};
-use runlog::number::{Number, Values};
+use runlog::number::Number;
 use runlog::run_dir::RunDir;
 use runlog::state::Outcome;
 use runlog::tail;
 use tiny::{experiment, fixture};
-
-/// Nothing here takes longer, unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < PATIENCE, "{what} did not happen");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// The tiny run, with steps enough that no test reaches the last.
-fn endless(data: &Path, more: &str) -> String {
-    experiment(data, more)
-        .replace("total_training_steps: 3", "total_training_steps: 100000")
-        .replace("test_freq: 2", "test_freq: -1\n  record_rollouts: false")
-}
-
-/// A started run and a client of it.
-struct Live {
-    child: Child,
-    run_dir: RunDir,
-    client: Client,
-}
-
-impl Live {
-    fn start(root: &Path, job: &str, yaml: String) -> Self {
-        let run_dir = tiny::run_dir(root, yaml);
-        let log = fs::File::create(run_dir.log_path()).expect("a log");
-        let mut child = Program::new(env!("CARGO_BIN_EXE_lathe-trainer"))
-            .args([job, "--run-dir"])
-            .arg(run_dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("the program starts");
-        let mut client = None;
-        wait_until("a control socket", || {
-            assert!(
-                child.try_wait().expect("our child").is_none(),
-                "it ended: {}",
-                fs::read_to_string(run_dir.log_path()).unwrap_or_default()
-            );
-            client = Client::connect(&run_dir, "ana@laptop").ok();
-            client.is_some()
-        });
-        Self {
-            child,
-            client: client.expect("waited for"),
-            run_dir,
-        }
-    }
-
-    fn ask(&mut self, command: Command) -> Answer {
-        let (id, first) = self.client.ask(command).expect("an answer");
-        if first.is_last() {
-            return first;
-        }
-        self.client.wait(id, PATIENCE).expect("a last answer")
-    }
-
-    fn apply(&mut self, command: Command) -> Applied {
-        match self.ask(command) {
-            Answer::Applied { applied, .. } => applied,
-            other => panic!("not applied: {other:?}"),
-        }
-    }
-
-    fn set(&mut self, knob: &str, value: f64) -> Applied {
-        self.apply(Command::set(knob, value).expect("a knob in range"))
-    }
-
-    fn refused(&mut self, command: Command) -> String {
-        match self.ask(command) {
-            Answer::Refused { reason, .. } => reason,
-            other => panic!("not refused: {other:?}"),
-        }
-    }
-
-    /// Steps a paused run until `step` is trained.
-    fn step_to(&mut self, step: u64) {
-        while self.apply(Command::Step).step < step {}
-    }
-
-    fn kinds(&self) -> Vec<EventKind> {
-        let (events, bad) = tail::read_all(&self.run_dir.events_path()).expect("a log");
-        assert!(bad.is_empty(), "{bad:?}");
-        events.into_iter().map(|event| event.kind).collect()
-    }
-
-    fn values(&self, of: u64) -> Values {
-        self.kinds()
-            .into_iter()
-            .find_map(|kind| match kind {
-                EventKind::StepEnded { step, values, .. } if step == of => Some(values),
-                _ => None,
-            })
-            .unwrap_or_else(|| panic!("step {of} is in the log"))
-    }
-
-    /// Stops it and gives its exit code.
-    fn stop(&mut self) -> Option<i32> {
-        self.apply(Command::Stop);
-        self.child.wait().expect("our child").code()
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        // Ended already, unless the test has failed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn a_run_is_paused_stepped_changed_saved_resumed_and_stopped_and_its_log_says_so() {

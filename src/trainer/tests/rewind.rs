@@ -71,6 +71,7 @@ fn after_a_rewind_the_prompts_are_drawn_again_from_the_restored_weights() {
         },
         5,
     ));
+    knobs.set_takes_newest(true);
     let sampler = Sampler::new(SamplerParts {
         experiment: Arc::clone(&experiment),
         chat,

@@ -17,6 +17,7 @@ mod action;
 mod read;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use serde::{Deserialize, Serialize};
 

@@ -78,6 +78,34 @@ fn past_its_ladder_a_guard_that_acts_gets_harder_and_one_that_tells_goes_on_tell
 }
 
 #[test]
+fn a_guard_says_in_words_what_it_watches_and_when_that_is_bad() {
+    let words = |text: &str| -> Vec<String> {
+        let guards = guards(text).unwrap();
+        guards
+            .iter()
+            .map(|guard| format!("{}: {}", guard.watches(), guard.condition()))
+            .collect()
+    };
+    assert_eq!(
+        words("[{metric: [a, b], above: 0.02, action: stop}, {alarm: non_finite, action: stop}]"),
+        ["a or b: above 0.02", "alarm non_finite: raised"]
+    );
+    assert_eq!(
+        words("[{metric: a, drop_points: 0.05, for: 5, window: 3, action: stop}]"),
+        ["a: mean of 3 more than 0.05 below its best, for 5 values in a row"]
+    );
+    assert_eq!(
+        words(
+            "[{metric: a, above_baseline: 1.5, action: stop}, {metric: b, drop_relative: 0.1, against: previous, action: stop}]"
+        ),
+        [
+            "a: above 1.5 times its start",
+            "b: more than 10 % below the value before"
+        ]
+    );
+}
+
+#[test]
 fn nothing_off_and_none_are_no_guards() {
     for text in ["[]", "off", "none", "null", "false"] {
         assert_eq!(guards(text).unwrap(), [], "{text}");

@@ -117,6 +117,17 @@ pub fn data_files(experiment: &Experiment, experiment_file: &Path) -> Vec<(&'sta
     all
 }
 
+/// The key of the dialogues whose perplexity guards watch.
+pub const PROBE: &str = "trainer.guard_probe_files";
+
+/// The files of the guards' probe, with their key.
+pub fn probe_files(experiment: &Experiment, experiment_file: &Path) -> Vec<(&'static str, Place)> {
+    let files = experiment.trainer.guard_probe_files.iter();
+    files
+        .map(|file| (PROBE, Place::of(file, experiment_file)))
+        .collect()
+}
+
 /// The finding of a data file that is not here; None when it is.
 pub fn missing_data(key: &str, place: &Place) -> Option<String> {
     place.missing_file(key)
@@ -153,6 +164,7 @@ pub fn beside_overrides(experiment: &Experiment, experiment_file: &Path) -> Vec<
         ("data.val_files", &experiment.data.val_files),
         ("sft.train_files", &experiment.sft.train_files),
         ("sft.val_files", &experiment.sft.val_files),
+        (PROBE, &experiment.trainer.guard_probe_files),
     ] {
         if files.iter().any(|file| beside(file).is_some()) {
             let all: Vec<String> = files
@@ -179,7 +191,11 @@ pub fn missing_inputs(experiment: &Experiment, experiment_file: &Path, job: Job)
         findings.push(Finding::error("model", message));
     }
     let files = match job {
-        Job::Run => data_files(experiment, experiment_file),
+        Job::Run => {
+            let mut files = data_files(experiment, experiment_file);
+            files.extend(probe_files(experiment, experiment_file));
+            files
+        }
         Job::Sft => experiment
             .sft
             .train_files

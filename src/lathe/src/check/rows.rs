@@ -12,7 +12,7 @@ use experiment::{Experiment, Severity};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::places::{Place, data_files, missing_data};
+use super::places::{Place, data_files, missing_data, probe_files};
 use super::{DryRun, Finding};
 
 /// Rows with the same complaint that are named one by one.
@@ -81,6 +81,47 @@ pub fn try_files(
         }
     }
     score(experiment, &tried, run);
+    for (key, place) in probe_files(experiment, experiment_file) {
+        try_dialogues(experiment, key, &place, rows, absent, run);
+    }
+}
+
+/// Tries a file of dialogues with a turn to imitate or to judge by.
+fn try_dialogues(
+    experiment: &Experiment,
+    key: &str,
+    place: &Place,
+    rows: u64,
+    absent: Severity,
+    run: &mut DryRun,
+) {
+    if let Some(message) = missing_data(key, place) {
+        run.findings.push(Finding {
+            severity: absent,
+            area: "data",
+            message,
+        });
+        return;
+    }
+    let read = read(
+        place,
+        &experiment.data.prompt_key,
+        rows,
+        Need::Demonstrations,
+    );
+    match read {
+        Ok((total, rows)) => run.files.push(FileFacts {
+            path: place.path.clone(),
+            rows: total,
+            rows_tried: rows.len() as u64,
+            prompt_tokens_min: None,
+            prompt_tokens_max: None,
+            rows_too_long: 0,
+        }),
+        Err(message) => run
+            .findings
+            .push(Finding::error("data", format!("{key}: {message}"))),
+    }
 }
 
 /// Tries the files of a supervised warm-up: each row is a dialogue with a turn to imitate.
@@ -98,30 +139,7 @@ pub fn try_demonstrations(
     ] {
         for file in files {
             let place = Place::of(file, experiment_file);
-            if let Some(message) = missing_data(key, &place) {
-                run.findings.push(Finding {
-                    severity: absent,
-                    area: "data",
-                    message,
-                });
-                continue;
-            }
-            match read(
-                &place,
-                &experiment.data.prompt_key,
-                rows,
-                Need::Demonstrations,
-            ) {
-                Ok((total, rows)) => run.files.push(FileFacts {
-                    path: place.path.clone(),
-                    rows: total,
-                    rows_tried: rows.len() as u64,
-                    prompt_tokens_min: None,
-                    prompt_tokens_max: None,
-                    rows_too_long: 0,
-                }),
-                Err(message) => run.findings.push(Finding::error("data", message)),
-            }
+            try_dialogues(experiment, key, &place, rows, absent, run);
         }
     }
 }

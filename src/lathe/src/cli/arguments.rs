@@ -128,7 +128,7 @@ pub enum Command {
         #[command(flatten)]
         place: RunsPlace,
     },
-    /// Control a running run: pause, resume, step, checkpoint, stop, set, status, knobs
+    /// Control a running run: pause, resume, step, checkpoint, stop, set, status, knobs, mode, guards, roll back
     Ctl(CtlArguments),
     /// List the experiment's keys with type, default and meaning
     Keys {
@@ -187,6 +187,7 @@ impl From<XAxis> for runlog::series::XAxis {
 Examples:
   lathe export latest --format csv -o run.csv
   lathe export latest --metrics reward --metrics 'actor/*' -o curves.svg
+  lathe export guarded --with unguarded --metrics reward -o both.svg
   lathe export latest --format html -o report.html
   lathe export latest --screen live --size 120x36 -o screen.svg")]
 pub struct ExportArguments {
@@ -201,6 +202,9 @@ pub struct ExportArguments {
     /// Only these: names, globs, or words such as reward and kl [default: all; in pictures the usual ones]
     #[arg(long, value_name = "GLOB", num_args = 1)]
     pub metrics: Vec<String>,
+    /// In pictures: the curves of this run beside it; may be given several times
+    #[arg(long, value_name = "RUN", num_args = 1, conflicts_with = "screen")]
+    pub with: Vec<OsString>,
     /// What curves are drawn against
     #[arg(long, value_enum, default_value = "step")]
     pub x: XAxis,
@@ -348,13 +352,17 @@ Examples:
   lathe ctl latest pause
   lathe ctl latest set actor.optim.lr=1e-5 rollout.temperature=0.8 --wait
   lathe ctl latest checkpoint --wait
-  lathe ctl latest knobs")]
+  lathe ctl latest knobs
+  lathe ctl latest mode async 2        # sync, one_step_off, or async with a bound of staleness
+  lathe ctl latest guards
+  lathe ctl latest mute kl 20          # steps; none: until unmute; `all` for every guard
+  lathe ctl latest roll_back best      # or good, or a checkpoint's step")]
 pub struct CtlArguments {
     /// A path, a name, the start of an id, or `latest`
     pub run: OsString,
     pub command: CtlCommand,
-    /// With `set`: KEY=VALUE, one or more; see `knobs`
-    #[arg(value_name = "KEY=VALUE")]
+    /// Of set: KEY=VALUE, one or more; of mode: its name; of trip, clear, mute, unmute: the guard; of a roll back: the checkpoint
+    #[arg(value_name = "WHAT")]
     pub values: Vec<String>,
     #[command(flatten)]
     pub place: RunsPlace,
@@ -384,6 +392,21 @@ pub enum CtlCommand {
     Status,
     /// What can be set, with values and ranges
     Knobs,
+    /// Change trainer.mode, and with async its bound of staleness
+    Mode,
+    /// What watches the run: values, limits, and the checkpoints to go back to
+    Guards,
+    /// Let a guard do its next rung now
+    Trip,
+    /// Forget a guard's trips, and end the synchronous steps it has under way
+    Clear,
+    /// Let a guard see and not act: GUARD [STEPS]
+    Mute,
+    /// Let a guard act again
+    Unmute,
+    /// Go back to a checkpoint: best, good (from before what guards see wrong), or a step; steps go on counting
+    #[value(name = "roll_back", alias = "roll-back")]
+    RollBack,
 }
 
 #[derive(Debug, Args)]

@@ -1,9 +1,11 @@
 //! `lathe ctl`: live control of a running run from the command line.
 
+mod guards;
+
 use std::time::Duration;
 
 use runlog::control::{
-    Answer, Applied, Client, ClientError, Command, KNOBS, KnobState, Status, find_knob,
+    Answer, Applied, Client, ClientError, Command, GuardOrder, KNOBS, KnobState, Status, find_knob,
 };
 use runlog::exit_code;
 use runlog::number::Number;
@@ -30,6 +32,7 @@ pub fn ctl(arguments: &CtlArguments, out: &mut Output, terminal: Terminal) -> Re
     let status = client.status()?;
     match arguments.command {
         CtlCommand::Knobs => knobs(&status, arguments.json, out, terminal)?,
+        CtlCommand::Guards => guards::print(&status, arguments.json, out, terminal)?,
         _ if arguments.json => out.json(&status)?,
         _ => print_status(&status, out, terminal)?,
     }
@@ -38,6 +41,7 @@ pub fn ctl(arguments: &CtlArguments, out: &mut Output, terminal: Terminal) -> Re
 
 /// What to send; None: only the status is asked for.
 fn commands(arguments: &CtlArguments) -> Result<Option<Vec<Command>>, Failure> {
+    let values = arguments.values.as_slice();
     let command = match arguments.command {
         CtlCommand::Set => {
             if arguments.values.is_empty() {
@@ -53,14 +57,87 @@ fn commands(arguments: &CtlArguments) -> Result<Option<Vec<Command>>, Failure> {
         CtlCommand::Step => Some(Command::Step),
         CtlCommand::Checkpoint => Some(Command::Checkpoint),
         CtlCommand::Stop => Some(Command::Stop),
-        CtlCommand::Status | CtlCommand::Knobs => None,
+        CtlCommand::Status | CtlCommand::Knobs | CtlCommand::Guards => None,
+        CtlCommand::Mode => Some(mode(values)?),
+        CtlCommand::Trip => Some(guard(GuardOrder::Trip, values)?),
+        CtlCommand::Clear => Some(guard(GuardOrder::Clear, values)?),
+        CtlCommand::Mute => Some(guard(GuardOrder::Mute { steps: None }, values)?),
+        CtlCommand::Unmute => Some(guard(GuardOrder::Unmute, values)?),
+        CtlCommand::RollBack => Some(roll_back(values)?),
     };
-    if let Some(value) = arguments.values.first() {
-        return Err(Failure::usage(format!(
-            "`{value}` is too much: only set takes KEY=VALUE"
-        )));
+    let takes_some = matches!(
+        command,
+        Some(Command::Mode { .. } | Command::Guard { .. } | Command::RollBack { .. })
+    );
+    if let (Some(value), false) = (arguments.values.first(), takes_some) {
+        return Err(too_much(
+            value,
+            "set, mode, guards' commands and roll_back take something",
+        ));
     }
     Ok(command.map(|command| vec![command]))
+}
+
+fn too_much(value: &str, why: &str) -> Failure {
+    Failure::usage(format!("`{value}` is too much: {why}"))
+}
+
+fn mode(values: &[String]) -> Result<Command, Failure> {
+    let (name, staleness) = match values {
+        [name] => (name, None),
+        [name, bound] => {
+            let bound = bound.parse().map_err(|_| {
+                Failure::usage(format!(
+                    "`{bound}` is no bound of staleness; expected a whole number, as in mode async 2"
+                ))
+            })?;
+            (name, Some(bound))
+        }
+        [] => {
+            return Err(Failure::usage(
+                "mode needs its name: sync, one_step_off, or async with a bound of staleness",
+            ));
+        }
+        [_, _, more, ..] => return Err(too_much(more, "mode takes a name and a bound")),
+    };
+    Command::mode(name, staleness).map_err(Failure::usage)
+}
+
+fn guard(order: GuardOrder, values: &[String]) -> Result<Command, Failure> {
+    let word = order.name();
+    let (name, order) = match (values, order) {
+        ([name], order) => (name, order),
+        ([name, steps], GuardOrder::Mute { .. }) => {
+            let steps = steps.parse().map_err(|_| {
+                Failure::usage(format!(
+                    "`{steps}` is no number of steps; expected one, as in mute kl 20"
+                ))
+            })?;
+            (name, GuardOrder::Mute { steps: Some(steps) })
+        }
+        ([], _) => {
+            return Err(Failure::usage(format!(
+                "{word} needs a guard's name; `lathe ctl RUN guards` lists them"
+            )));
+        }
+        ([_, .., more], _) => {
+            return Err(too_much(more, &format!("{word} takes one guard")));
+        }
+    };
+    Command::guard(name, order).map_err(Failure::usage)
+}
+
+fn roll_back(values: &[String]) -> Result<Command, Failure> {
+    match values {
+        [to] => {
+            let to = to.parse().map_err(Failure::usage)?;
+            Ok(Command::RollBack { to })
+        }
+        [] => Err(Failure::usage(
+            "roll_back needs a checkpoint: best, good or a step; `lathe ctl RUN guards` lists them",
+        )),
+        [_, more, ..] => Err(too_much(more, "roll_back takes one checkpoint")),
+    }
 }
 
 fn assignment(text: &str) -> Result<Command, Failure> {
@@ -69,6 +146,9 @@ fn assignment(text: &str) -> Result<Command, Failure> {
             "`{text}` is not KEY=VALUE, such as actor.optim.lr=1e-5"
         )));
     };
+    if key.trim() == "trainer.mode" || key.trim() == "mode" {
+        return Command::mode(value.trim(), None).map_err(Failure::usage);
+    }
     let number = value.trim().parse().map_err(|_| {
         Failure::usage(format!(
             "{}: `{value}` is no number",
@@ -140,10 +220,16 @@ fn send(
 /// `actor.optim.lr 1.00e-6 -> 1.00e-5, from step 13`
 fn done(command: &Command, applied: &Applied) -> String {
     let step = applied.step;
-    if let (Some(note), false) = (&applied.note, *command == Command::Checkpoint) {
-        return note.clone();
-    }
+    let note = applied.note.as_deref();
+    let also = note.map_or_else(String::new, |note| format!("; {note}"));
+    let (before, after) = (
+        applied.before.as_deref().unwrap_or("?"),
+        applied.after.as_deref().unwrap_or("?"),
+    );
     match command {
+        Command::Pause | Command::Resume | Command::Step if note.is_some() => {
+            note.unwrap_or_default().to_owned()
+        }
         Command::Pause => format!("paused after step {step}"),
         Command::Resume => format!("goes on after step {step}"),
         Command::Step => format!("trained step {step}, and paused"),
@@ -159,10 +245,20 @@ fn done(command: &Command, applied: &Applied) -> String {
                 .map_or_else(|| "?".to_owned(), |from| format::number(from.0));
             let from_step = applied.from_step.unwrap_or(step);
             format!(
-                "{} {from} -> {}, from step {from_step}",
+                "{} {from} -> {}, from step {from_step}{also}",
                 knob.name,
                 format::number(*value)
             )
+        }
+        Command::Mode { .. } => {
+            let from_step = applied.from_step.unwrap_or(step);
+            format!("mode {before} -> {after}, from step {from_step}{also}")
+        }
+        Command::Guard { guard, order } => {
+            format!("{} {guard}: {before} -> {after}{also}", order.name())
+        }
+        Command::RollBack { .. } => {
+            format!("rolled back after step {step}: {before} -> {after}{also}")
         }
     }
 }
@@ -184,6 +280,10 @@ fn print_status(status: &Status, out: &mut Output, terminal: Terminal) -> Result
         let commands = format::plural(status.waiting, "command");
         out.line(&format!("  {commands} accepted, and not applied yet"))?;
     }
+    if !status.mode.is_empty() {
+        out.line(&format!("  mode {}", status.mode))?;
+    }
+    guards::print_alert(status, out)?;
     for state in &status.knobs {
         if let (Some(value), Some(first)) = (state.value, state.started_with)
             && value != first
@@ -304,6 +404,11 @@ mod tests {
             reason("temperature=warm"),
             "rollout.temperature: `warm` is no number"
         );
+        assert_eq!(
+            assignment("trainer.mode=one_step_off").unwrap().to_string(),
+            "mode one_step_off"
+        );
+        assert!(reason("mode=fast").contains("there are sync, one_step_off and async"));
         assert!(reason("temprature=1").contains("did you mean rollout.temperature?"));
         assert!(reason("temperature=inf").contains("expected 0 < x <= 100"));
     }

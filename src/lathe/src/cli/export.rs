@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use runlog::exit_code;
+use runlog::run_dir::RunDir;
 
 use super::arguments::{ExportArguments, WorkbenchArguments};
 use super::{Failure, Output, runs};
-use crate::export::{self, ExportError, Extras, Options, Target, write_whole};
+use crate::export::{self, ExportError, Extras, Format, Options, Target, write_whole};
 use crate::headless;
 use crate::tui::settings::Places;
 use crate::tui::{still, theme};
@@ -41,6 +42,17 @@ pub fn export(
             format.extension()
         )));
     }
+    if !arguments.with.is_empty() && !matches!(format, Format::Svg | Format::Png) {
+        return Err(Failure::usage(format!(
+            "--with is for curves in svg and png; {} holds one run",
+            format.extension()
+        )));
+    }
+    let others: Vec<RunDir> = arguments
+        .with
+        .iter()
+        .map(|other| runs::find(&arguments.place, other))
+        .collect::<Result<_, _>>()?;
     let content = match arguments.screen {
         Some(page) => {
             let wanted = workbench.theme.as_deref().unwrap_or("dark");
@@ -68,6 +80,10 @@ pub fn export(
             theme: load_theme(workbench.theme.as_deref().unwrap_or(THEME))
                 .map_err(|failure| std::io::Error::other(failure.to_string()))?,
             width: arguments.width,
+            beside: others
+                .iter()
+                .map(|other| Ok((other.name().to_owned(), headless::read(other)?.0)))
+                .collect::<std::io::Result<_>>()?,
         };
         export::export(&run, &state, &extras, format, &options, out)
     };

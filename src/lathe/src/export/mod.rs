@@ -92,6 +92,8 @@ pub struct Options {
     pub theme: Theme,
     /// Pixels of a picture.
     pub width: u32,
+    /// Runs whose curves are drawn beside the run's own.
+    pub beside: Vec<(String, RunState)>,
 }
 
 /// Writes `run` as `format`.
@@ -184,9 +186,20 @@ fn sheet(run: &RunDir, state: &RunState, options: &Options) -> Result<curves::Sh
         name: run.name(),
         color: 0,
         state,
-    }];
+    }]
+    .into_iter()
+    .chain(
+        (1..)
+            .zip(&options.beside)
+            .map(|(color, (name, state))| curves::Shown { name, color, state }),
+    )
+    .collect::<Vec<_>>();
+    let title = match options.beside.len() {
+        0 => run.name().to_owned(),
+        others => format!("{} runs", others + 1),
+    };
     Ok(curves::Sheet {
-        title: run.name().to_owned(),
+        title,
         panels: metrics
             .iter()
             .filter_map(|metric| curves::panel(&shown, metric, &view))

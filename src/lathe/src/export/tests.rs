@@ -29,6 +29,7 @@ fn options(metrics: &[&str]) -> Options {
         smoothing: 0.8,
         theme: theme::load("light", &[]).unwrap(),
         width: 1240,
+        beside: Vec::new(),
     }
 }
 

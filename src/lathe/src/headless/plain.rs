@@ -141,24 +141,32 @@ pub fn line(kind: &EventKind) -> Option<String> {
             from,
             to,
             from_step,
+            target,
+            before,
+            after,
             ..
         } => {
-            let change = change(knob.as_deref(), *from, *to);
+            let change = change(knob.as_deref().or(target.as_deref()), *from, *to);
+            let stood = before.as_deref().zip(after.as_deref());
+            let became = stood.map_or_else(String::new, |(before, after)| {
+                format!(" ({before} -> {after})")
+            });
             let from_step = from_step.map_or_else(
                 || format!("at step {step}"),
                 |from_step| format!("from step {from_step}"),
             );
-            format!("{command}{change} {from_step}, by {who}")
+            format!("{command}{change}{became} {from_step}, by {who}")
         }
         EventKind::ControlRefused {
             who,
             command,
             knob,
+            target,
             to,
             reason,
             ..
         } => {
-            let change = change(knob.as_deref(), None, *to);
+            let change = change(knob.as_deref().or(target.as_deref()), None, *to);
             format!("refused {command}{change} of {who}: {reason}")
         }
         EventKind::LogLine {
@@ -182,7 +190,7 @@ pub fn line(kind: &EventKind) -> Option<String> {
     })
 }
 
-/// ` actor.optim.lr 1e-6 -> 1e-5`; empty for a command without a knob.
+/// ` actor.optim.lr 1e-6 -> 1e-5`, ` kl`; empty for a command that is about nothing.
 fn change(knob: Option<&str>, from: Option<Number>, to: Option<Number>) -> String {
     let Some(key) = knob else {
         return String::new();
@@ -193,7 +201,8 @@ fn change(knob: Option<&str>, from: Option<Number>, to: Option<Number>) -> Strin
         .flatten()
         .map(|value| format::number(value.0))
         .collect();
-    format!(" {name} {}", values.join(" -> "))
+    let space = if values.is_empty() { "" } else { " " };
+    format!(" {name}{space}{}", values.join(" -> "))
 }
 
 pub fn phase_text(phase: Phase) -> &'static str {

@@ -99,6 +99,61 @@ fn a_whole_experiment_is_tried_on_real_rows_and_is_ok() {
 }
 
 #[test]
+fn the_dialogues_of_the_guards_probe_are_looked_for_and_tried() {
+    let bench = whole();
+    let with_probe = |files: &str| {
+        let set = format!("trainer.guard_probe_files={files}");
+        check(&bench, &["trainer.guards=online", &set])
+    };
+    let dialogue =
+        r#"{"messages":[{"role":"user","content":"1+1="},{"role":"assistant","content":"2"}]}"#;
+    fs::write(bench.path("probe.jsonl"), format!("{dialogue}\n").repeat(3)).unwrap();
+    let (ran, json) = with_probe("probe.jsonl");
+    assert_eq!(ran.code, Some(0), "{json:#}");
+    let files = json["dry_run"]["files"].as_array().unwrap();
+    let probe = files.last().unwrap();
+    assert!(
+        probe["path"].as_str().unwrap().ends_with("probe.jsonl"),
+        "{json:#}"
+    );
+    assert_eq!(probe["rows_tried"], 3);
+
+    fs::write(bench.path("empty.jsonl"), "").unwrap();
+    fs::write(bench.path("broken.parquet"), "no parquet").unwrap();
+    for (files, part) in [
+        (
+            "nowhere.parquet",
+            "trainer.guard_probe_files names nowhere.parquet, which does not exist",
+        ),
+        ("empty.jsonl", "has no rows"),
+        ("broken.parquet", "broken.parquet"),
+        // Prompts have no turn of the assistant to be judged by.
+        ("calc-train.parquet", "calc-train.parquet"),
+    ] {
+        let (_, json) = with_probe(files);
+        let found = findings(&json, "data");
+        assert_eq!(found.len(), 1, "{files}: {json:#}");
+        assert!(
+            found[0].contains(part) && found[0].contains("trainer.guard_probe_files"),
+            "{files}: {found:?}"
+        );
+    }
+    bench.program("trainer", "exit 0");
+    let ran = bench.run([
+        "run",
+        "toy.yaml",
+        "trainer.guards=online",
+        "trainer.guard_probe_files=nowhere.parquet",
+    ]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(
+        ran.stderr.contains("names nowhere.parquet"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
 fn a_misspelt_key_is_named_with_its_line_and_nothing_is_tried() {
     let bench = whole();
     let yaml = fs::read_to_string(bench.path("toy.yaml")).unwrap();

@@ -66,6 +66,22 @@ fn what_is_wrong_with_a_command_is_said_before_a_run_is_looked_for() {
         ),
         ("ctl latest set temperature=-1", "expected 0 < x <= 100"),
         ("ctl latest pause now", "`now` is too much"),
+        ("ctl latest mute", "mute needs a guard's name"),
+        ("ctl latest mute kl soon", "`soon` is no number of steps"),
+        ("ctl latest mute kl 0", "for 1 step or more"),
+        (
+            "ctl latest trip kl 3",
+            "`3` is too much: trip takes one guard",
+        ),
+        ("ctl latest roll_back", "best, good or a step"),
+        ("ctl latest roll_back worst", "`worst` names no checkpoint"),
+        ("ctl latest mode", "mode needs its name"),
+        (
+            "ctl latest mode fast",
+            "there are sync, one_step_off and async",
+        ),
+        ("ctl latest mode async 9", "expected 0 to 8"),
+        ("ctl latest mode sync 1", "mode sync takes no bound"),
         ("ctl latest paws", "invalid value 'paws'"),
         ("ctl latest pause", "there are no runs in"),
     ] {

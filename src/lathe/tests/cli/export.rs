@@ -206,3 +206,34 @@ fn plain_prints_what_the_pages_show() {
     }
     assert!(!facts.stdout.contains('\u{1b}'));
 }
+
+#[test]
+fn the_curves_of_two_runs_stand_in_one_picture_with_a_legend() {
+    let bench = bench();
+    assert_eq!(
+        bench.run(["run", "toy.yaml", "--name", "other"]).code,
+        Some(0)
+    );
+    let names: Vec<String> = fs::read_dir(bench.path("runs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let both = ["export", "latest", "--with", &names[0], "--with", &names[1]];
+    let drawn = |more: &[&str]| bench.run(both.iter().chain(more));
+    let ran = drawn(&["--metrics", "critic/score/mean", "-o", "both.svg"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let text = fs::read_to_string(bench.path("both.svg")).unwrap();
+    for name in &names {
+        assert!(text.contains(name.as_str()), "the legend names {name}");
+    }
+    let ran = drawn(&["-o", "both.csv"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(
+        ran.stderr.contains("--with is for curves in svg and png"),
+        "{}",
+        ran.stderr
+    );
+    let ran = bench.run(["export", "latest", "--with", "nowhere", "-o", "both.svg"]);
+    assert_eq!(ran.code, Some(2));
+}

@@ -25,11 +25,14 @@ pub(super) fn before(state: &RunState, since_ms: f64) -> Vec<Change> {
         .rev()
         .find(|record| record.elapsed_ms <= since_ms && record.mark().is_some());
     if let Some(record) = control {
-        let what = match (&record.knob, &record.outcome) {
-            (Some(knob), Outcome::Applied { to: Some(to), .. }) => {
-                format!("{knob} set to {} by {}", to.0, record.who)
-            }
-            _ => format!("{} by {}", record.command, record.who),
+        let what = if let (Some(knob), Outcome::Applied { to: Some(to), .. }) =
+            (&record.knob, &record.outcome)
+        {
+            format!("{knob} set to {} by {}", to.0, record.who)
+        } else {
+            let target = record.target.as_deref().unwrap_or_default();
+            let space = if target.is_empty() { "" } else { " " };
+            format!("{}{space}{target} by {}", record.command, record.who)
         };
         add(record.elapsed_ms, what);
     }

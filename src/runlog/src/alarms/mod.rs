@@ -23,6 +23,7 @@ pub use changes::Change;
 pub use thresholds::{THRESHOLDS, Threshold};
 
 use crate::state::RunState;
+use thresholds::NON_FINITE;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +89,8 @@ pub struct Alarms {
     past: Vec<Finding>,
     /// Events of the state at the last look: fewer means another state.
     events: u64,
+    /// Only these detectors; None: all.
+    only: Option<Vec<String>>,
 }
 
 impl Alarms {
@@ -98,7 +101,31 @@ impl Alarms {
             active: Vec::new(),
             past: Vec::new(),
             events: 0,
+            only: None,
         }
+    }
+
+    /// Only the detectors of these names.
+    pub fn only(names: Vec<String>, limits: Limits) -> Self {
+        let mut alarms = Self::new(limits);
+        alarms
+            .detectors
+            .retain(|detector| names.iter().any(|name| name == detector.threshold().name));
+        alarms.only = Some(names);
+        alarms
+    }
+
+    /// Whether these detectors look at a metric of the steps: at their own, and at the reward that says what a change means.
+    pub fn reads(names: &[String], metric: &str) -> bool {
+        let watches = |threshold: &&Threshold| {
+            // A number that is not finite is looked for everywhere.
+            threshold.name == NON_FINITE.name || threshold.metrics.contains(&metric)
+        };
+        reward::reads(metric)
+            || THRESHOLDS
+                .iter()
+                .filter(|threshold| names.iter().any(|name| name == threshold.name))
+                .any(|threshold| watches(&threshold))
     }
 
     /// Brings the alarms up to the state; true when a finding came or went. Call it after some events, not after each: it
@@ -106,7 +133,10 @@ impl Alarms {
     pub fn follow(&mut self, state: &RunState) -> bool {
         let before = self.active.len() + self.past.len();
         if state.events < self.events {
-            *self = Self::new(self.limits);
+            *self = match self.only.take() {
+                Some(names) => Self::only(names, self.limits),
+                None => Self::new(self.limits),
+            };
         }
         self.events = state.events;
         let mut ended = Vec::new();

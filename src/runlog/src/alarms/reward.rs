@@ -6,6 +6,18 @@ use crate::state::RunState;
 /// Values that one mean is taken over.
 const STEPS: usize = 10;
 
+/// Names that [`Reward`] is made of, before their `/mean`, `/min` and `/max`.
+const PREFIXES: [&str; 2] = ["critic/score", "critic/rewards"];
+
+/// Whether a reward is made of this metric.
+pub(super) fn reads(metric: &str) -> bool {
+    PREFIXES.iter().any(|prefix| {
+        metric
+            .strip_prefix(prefix)
+            .is_some_and(|rest| matches!(rest, "/mean" | "/min" | "/max"))
+    })
+}
+
 /// The reward of training batches, at any step so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reward<'a> {
@@ -16,16 +28,14 @@ pub(super) struct Reward<'a> {
 
 impl<'a> Reward<'a> {
     pub(super) fn of(state: &'a RunState) -> Option<Self> {
-        ["critic/score", "critic/rewards"]
-            .into_iter()
-            .find_map(|prefix| {
-                let get = |stat: &str| state.series.get(&format!("{prefix}/{stat}"));
-                Some(Self {
-                    mean: get("mean")?,
-                    min: get("min"),
-                    max: get("max"),
-                })
+        PREFIXES.into_iter().find_map(|prefix| {
+            let get = |stat: &str| state.series.get(&format!("{prefix}/{stat}"));
+            Some(Self {
+                mean: get("mean")?,
+                min: get("min"),
+                max: get("max"),
             })
+        })
     }
 
     /// Mean of the ten values up to a step; None before there are any finite ones.

@@ -15,6 +15,7 @@
 mod client;
 mod connection;
 mod knobs;
+mod orders;
 mod protocol;
 mod server;
 mod socket;
@@ -23,7 +24,8 @@ mod tests;
 
 pub use client::{Client, ClientError};
 pub use knobs::{Knob, KnobError, TABLE as KNOBS, find as find_knob};
+pub use orders::{ALL_GUARDS, CheckpointName, CheckpointState, GuardOrder, GuardState, RunMode};
 pub use protocol::{
-    Answer, Applied, Command, KnobState, MAX_LINE_BYTES, Malformed, Request, Status,
+    Answer, Applied, Command, KnobState, MAX_LINE_BYTES, MAX_STALENESS, Malformed, Request, Status,
 };
 pub use server::{Board, Job, Server, ServerError};

@@ -4,6 +4,8 @@
 //!  {"id":7,"who":"ana@laptop via lathe","command":"set","knob":"actor.optim.lr","value":1e-5}
 //!  {"answer":"accepted","id":7,"when":"before step 13"}
 //!  {"answer":"applied","id":7,"step":12,"from_step":13,"from":1e-6,"to":1e-5}
+//!  {"id":8,"who":"ana@laptop via lathe","command":"mute","guard":"kl","steps":20}
+//!  {"answer":"applied","id":8,"step":12,"before":"armed","after":"muted until step 32"}
 //! ```
 
 use std::fmt;
@@ -11,10 +13,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::knobs::{self, Knob, shortened};
+use super::orders::{CheckpointName, CheckpointState, GuardOrder, GuardState, RunMode, guard_name};
 use crate::number::Number;
 
 /// Longest line either side reads, its newline included.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
+/// Most policy versions that rollouts may lag; that of the knob `trainer.max_staleness`.
+pub const MAX_STALENESS: u64 = 8;
 /// Longest `who` that is kept.
 const MAX_WHO_CHARS: usize = 120;
 
@@ -35,18 +40,38 @@ pub enum Command {
         knob: &'static Knob,
         value: f64,
     },
+    /// Another `trainer.mode`; `staleness` is for async, None: as the experiment says.
+    Mode {
+        mode: RunMode,
+        staleness: Option<u64>,
+    },
+    /// Something with one guard of `trainer.guards`.
+    Guard {
+        guard: String,
+        order: GuardOrder,
+    },
+    /// Weights, optimizers, controllers and data from a checkpoint; steps go on counting.
+    RollBack {
+        to: CheckpointName,
+    },
     /// How it stands; answered at once, also in the middle of a step.
     Status,
 }
 
 impl Command {
-    const NAMES: [&str; 7] = [
+    const NAMES: [&str; 13] = [
         "pause",
         "resume",
         "step",
         "checkpoint",
         "stop",
         "set",
+        "mode",
+        "trip",
+        "clear",
+        "mute",
+        "unmute",
+        "roll_back",
         "status",
     ];
 
@@ -59,7 +84,46 @@ impl Command {
             Self::Checkpoint => "checkpoint",
             Self::Stop => "stop",
             Self::Set { .. } => "set",
+            Self::Mode { .. } => "mode",
+            Self::Guard { order, .. } => order.name(),
+            Self::RollBack { .. } => "roll_back",
             Self::Status => "status",
+        }
+    }
+
+    /// What it is about, for the log: a guard's name, a checkpoint's, a mode's.
+    pub fn target(&self) -> Option<String> {
+        match self {
+            Self::Mode { mode, .. } => Some(mode.name().to_owned()),
+            Self::Guard { guard, .. } => Some(guard.clone()),
+            Self::RollBack { to } => Some(to.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Of a guard's name as written.
+    pub fn guard(name: &str, order: GuardOrder) -> Result<Self, String> {
+        if order == (GuardOrder::Mute { steps: Some(0) }) {
+            return Err("a guard is muted for 1 step or more".to_owned());
+        }
+        Ok(Self::Guard {
+            guard: guard_name(name)?,
+            order,
+        })
+    }
+
+    /// Of a mode as written; a bound of staleness belongs to async.
+    pub fn mode(name: &str, staleness: Option<u64>) -> Result<Self, String> {
+        let mode: RunMode = name.parse()?;
+        let most = mode.most_staleness(MAX_STALENESS);
+        match staleness {
+            Some(staleness) if staleness > most => Err(match most {
+                0 => format!("mode {name} takes no bound of staleness: it is 0"),
+                most => format!(
+                    "max_staleness cannot be {staleness} in mode {name}; expected 0 to {most}"
+                ),
+            }),
+            staleness => Ok(Self::Mode { mode, staleness }),
         }
     }
 
@@ -88,7 +152,7 @@ pub struct Malformed {
     pub reason: String,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     id: u64,
@@ -99,6 +163,95 @@ struct Line {
     knob: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     value: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    guard: Option<String>,
+    /// Of a mute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    steps: Option<u64>,
+    /// Of a roll back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    staleness: Option<u64>,
+}
+
+impl Line {
+    /// The command, or what is wrong with it.
+    fn command(&self) -> Result<Command, String> {
+        let guard = |order: GuardOrder| {
+            let Some(guard) = &self.guard else {
+                return Err(format!("{} needs a guard: \"guard\":\"kl\"", order.name()));
+            };
+            Command::guard(guard, order)
+        };
+        let command = match self.command.as_str() {
+            "pause" => Command::Pause,
+            "resume" => Command::Resume,
+            "step" => Command::Step,
+            "checkpoint" => Command::Checkpoint,
+            "stop" => Command::Stop,
+            "status" => Command::Status,
+            "set" => {
+                let (Some(knob), Some(value)) = (&self.knob, self.value) else {
+                    return Err(
+                        "set needs a knob and a value: \"knob\":\"actor.optim.lr\",\"value\":1e-5"
+                            .to_owned(),
+                    );
+                };
+                Command::set(knob, value)?
+            }
+            "mode" => {
+                let Some(mode) = &self.mode else {
+                    return Err("mode needs a mode: \"mode\":\"sync\"".to_owned());
+                };
+                Command::mode(mode, self.staleness)?
+            }
+            "trip" => guard(GuardOrder::Trip)?,
+            "clear" => guard(GuardOrder::Clear)?,
+            "mute" => guard(GuardOrder::Mute { steps: self.steps })?,
+            "unmute" => guard(GuardOrder::Unmute)?,
+            "roll_back" => {
+                let Some(to) = &self.to else {
+                    return Err("roll_back needs a checkpoint: \"to\":\"best\"".to_owned());
+                };
+                Command::RollBack { to: to.parse()? }
+            }
+            other => {
+                return Err(format!(
+                    "no command is called `{}`; there are {}",
+                    shortened(other),
+                    Command::NAMES.join(", ")
+                ));
+            }
+        };
+        let is_set = matches!(command, Command::Set { .. });
+        let is_guard = matches!(command, Command::Guard { .. });
+        let is_mute = self.command == "mute";
+        let is_mode = self.command == "mode";
+        let too_much: Vec<&str> = [
+            ("knob", self.knob.is_some() && !is_set),
+            ("value", self.value.is_some() && !is_set),
+            ("guard", self.guard.is_some() && !is_guard),
+            ("steps", self.steps.is_some() && !is_mute),
+            ("to", self.to.is_some() && self.command != "roll_back"),
+            ("mode", self.mode.is_some() && !is_mode),
+            ("staleness", self.staleness.is_some() && !is_mode),
+        ]
+        .into_iter()
+        .filter_map(|(field, is_extra)| is_extra.then_some(field))
+        .collect();
+        if too_much.is_empty() {
+            Ok(command)
+        } else {
+            Err(format!(
+                "{} takes no {}",
+                self.command,
+                too_much.join(" and no ")
+            ))
+        }
+    }
 }
 
 impl Request {
@@ -120,40 +273,7 @@ impl Request {
             id: Some(raw.id),
             reason,
         };
-        let command = match raw.command.as_str() {
-            "pause" => Command::Pause,
-            "resume" => Command::Resume,
-            "step" => Command::Step,
-            "checkpoint" => Command::Checkpoint,
-            "stop" => Command::Stop,
-            "status" => Command::Status,
-            "set" => {
-                let (Some(knob), Some(value)) = (&raw.knob, raw.value) else {
-                    return Err(malformed(
-                        "set needs a knob and a value: \"knob\":\"actor.optim.lr\",\"value\":1e-5"
-                            .to_owned(),
-                    ));
-                };
-                return Ok(Self {
-                    id: raw.id,
-                    who: one_line(&raw.who),
-                    command: Command::set(knob, value).map_err(malformed)?,
-                });
-            }
-            other => {
-                return Err(malformed(format!(
-                    "no command is called `{}`; there are {}",
-                    shortened(other),
-                    Command::NAMES.join(", ")
-                )));
-            }
-        };
-        if raw.knob.is_some() || raw.value.is_some() {
-            return Err(malformed(format!(
-                "{} takes no knob and no value",
-                command.name()
-            )));
-        }
+        let command = raw.command().map_err(malformed)?;
         Ok(Self {
             id: raw.id,
             who: one_line(&raw.who),
@@ -163,17 +283,36 @@ impl Request {
 
     /// The line, with its newline.
     pub fn line(&self) -> Vec<u8> {
-        let (knob, value) = match self.command {
-            Command::Set { knob, value } => (Some(knob.key.to_owned()), Some(value)),
-            _ => (None, None),
-        };
-        line(&Line {
+        let mut raw = Line {
             id: self.id,
             who: self.who.clone(),
             command: self.command.name().to_owned(),
-            knob,
-            value,
-        })
+            ..Line::default()
+        };
+        match &self.command {
+            Command::Set { knob, value } => {
+                raw.knob = Some(knob.key.to_owned());
+                raw.value = Some(*value);
+            }
+            Command::Mode { mode, staleness } => {
+                raw.mode = Some(mode.name().to_owned());
+                raw.staleness = *staleness;
+            }
+            Command::Guard { guard, order } => {
+                raw.guard = Some(guard.clone());
+                if let GuardOrder::Mute { steps } = order {
+                    raw.steps = *steps;
+                }
+            }
+            Command::RollBack { to } => raw.to = Some(to.to_string()),
+            Command::Pause
+            | Command::Resume
+            | Command::Step
+            | Command::Checkpoint
+            | Command::Stop
+            | Command::Status => {}
+        }
+        line(&raw)
     }
 }
 
@@ -249,7 +388,7 @@ impl Answer {
 pub struct Applied {
     /// Steps trained at that moment.
     pub step: u64,
-    /// `set`: the first step that is trained with the new value.
+    /// `set`, `mode`: the first step that is trained with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_step: Option<u64>,
     /// `set`: the value before, and now.
@@ -257,6 +396,14 @@ pub struct Applied {
     pub from: Option<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Number>,
+    /// `mode`, `roll_back` and what is done with a guard: what stood before, and what stands now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// `mute` for a number of steps: the last of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until_step: Option<u64>,
     /// More for people: where the checkpoint lies, that the run was paused already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -281,6 +428,15 @@ pub struct Status {
     pub waiting: u64,
     /// Every knob, in the order of [`super::KNOBS`]; empty while the run sets up.
     pub knobs: Vec<KnobState>,
+    /// `sync`, `one_step_off`, `async`; empty: the run has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub mode: String,
+    /// Of `trainer.guards`, in that order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<GuardState>,
+    /// What the run can go back to, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checkpoints: Vec<CheckpointState>,
 }
 
 /// A knob of this run.
@@ -308,6 +464,20 @@ impl fmt::Display for Command {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Set { knob, value } => write!(formatter, "set {} = {value}", knob.name),
+            Self::Mode {
+                mode,
+                staleness: Some(staleness),
+            } => write!(formatter, "mode {} {staleness}", mode.name()),
+            Self::Guard {
+                guard,
+                order: GuardOrder::Mute { steps: Some(steps) },
+            } => write!(formatter, "mute {guard} {steps}"),
+            Self::Mode { .. } | Self::Guard { .. } | Self::RollBack { .. } => write!(
+                formatter,
+                "{} {}",
+                self.name(),
+                self.target().unwrap_or_default()
+            ),
             other => formatter.write_str(other.name()),
         }
     }
@@ -327,6 +497,31 @@ mod tests {
             Just(Command::Checkpoint),
             Just(Command::Stop),
             Just(Command::Status),
+            (
+                prop::sample::select(RunMode::ALL.to_vec()),
+                prop::option::of(0_u64..=8)
+            )
+                .prop_map(|(mode, staleness)| Command::Mode {
+                    mode,
+                    staleness: staleness
+                        .map(|staleness| staleness.min(mode.most_staleness(MAX_STALENESS))),
+                }),
+            (
+                "[a-z*/@]{1,20}",
+                prop_oneof![
+                    Just(GuardOrder::Trip),
+                    Just(GuardOrder::Clear),
+                    Just(GuardOrder::Unmute),
+                    prop::option::of(1_u64..).prop_map(|steps| GuardOrder::Mute { steps }),
+                ]
+            )
+                .prop_map(|(guard, order)| Command::Guard { guard, order }),
+            prop_oneof![
+                any::<u64>().prop_map(CheckpointName::Step),
+                Just(CheckpointName::Best),
+                Just(CheckpointName::Good),
+            ]
+            .prop_map(|to| Command::RollBack { to }),
             (
                 prop::sample::select(knobs::TABLE.iter().collect::<Vec<_>>()),
                 0.0..1.0
@@ -396,7 +591,42 @@ mod tests {
             (
                 r#"{"id":3,"command":"pause","value":7}"#,
                 Some(3),
-                "pause takes no knob and no value",
+                "pause takes no value",
+            ),
+            (
+                r#"{"id":3,"command":"mute"}"#,
+                Some(3),
+                "mute needs a guard",
+            ),
+            (
+                r#"{"id":3,"command":"mute","guard":"kl","steps":0}"#,
+                Some(3),
+                "for 1 step or more",
+            ),
+            (
+                r#"{"id":3,"command":"trip","guard":"k l"}"#,
+                Some(3),
+                "`k l` is no guard's name",
+            ),
+            (
+                r#"{"id":3,"command":"trip","guard":"kl","steps":4}"#,
+                Some(3),
+                "trip takes no steps",
+            ),
+            (
+                r#"{"id":3,"command":"roll_back","to":"worst"}"#,
+                Some(3),
+                "expected a step's number, best or good",
+            ),
+            (
+                r#"{"id":3,"command":"mode","mode":"fast"}"#,
+                Some(3),
+                "there are sync, one_step_off and async",
+            ),
+            (
+                r#"{"id":3,"command":"mode","mode":"one_step_off","staleness":2}"#,
+                Some(3),
+                "expected 0 to 1",
             ),
             (
                 r#"{"id":3,"command":"pause","at":7}"#,
@@ -431,7 +661,7 @@ mod tests {
                 from_step: Some(13),
                 from: Some(Number(1e-6)),
                 to: Some(Number(1e-5)),
-                note: None,
+                ..Applied::default()
             },
         };
         let line = String::from_utf8(applied.line()).unwrap();

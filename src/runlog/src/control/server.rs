@@ -60,7 +60,7 @@ impl Board {
 /// applied.
 #[derive(Debug)]
 pub struct Job {
-    request: Request,
+    request: Box<Request>,
     reply: Option<Reply>,
 }
 
@@ -378,7 +378,7 @@ impl<S: FnMut(Job) -> Result<String, (Job, String)>> Desk<S> {
         }
         let connection = &mut self.connections[index];
         let job = Job {
-            request,
+            request: Box::new(request),
             reply: Some(Reply {
                 connection: connection.key,
                 answers: self.answers.clone(),

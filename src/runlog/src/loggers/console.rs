@@ -57,11 +57,13 @@ pub(super) fn line(event: &Event) -> Option<String> {
             who,
             command,
             knob,
+            target,
             to,
             ..
         } => {
-            let change = match (knob, to) {
-                (Some(knob), Some(to)) => format!(" {knob} = {:?}", to.0),
+            let change = match (knob, to, target) {
+                (Some(knob), Some(to), _) => format!(" {knob} = {:?}", to.0),
+                (_, _, Some(target)) => format!(" {target}"),
                 _ => String::new(),
             };
             Some(format!("control {command}{change} by {who}"))

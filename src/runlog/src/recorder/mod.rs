@@ -72,6 +72,7 @@ pub fn is_essential(kind: &EventKind) -> bool {
         | EventKind::Alarm { .. }
         | EventKind::ControlApplied { .. }
         | EventKind::ControlRefused { .. }
+        | EventKind::GuardsArmed { .. }
         | EventKind::GuardTripped { .. }
         | EventKind::RunEnded { .. } => true,
         EventKind::RolloutEnded { .. }

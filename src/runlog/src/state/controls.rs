@@ -13,10 +13,12 @@ pub struct ControlRecord {
     /// The client's own number of the request.
     pub request: u64,
     pub who: String,
-    /// `pause`, `resume`, `step`, `checkpoint`, `stop`, `set`
+    /// `pause`, `resume`, `step`, `checkpoint`, `stop`, `set`, `mode`, `trip`, `clear`, `mute`, `unmute`, `roll_back`
     pub command: String,
     /// Steps trained at that moment.
     pub step: u64,
+    /// The guard, the checkpoint or the mode that it is about.
+    pub target: Option<String>,
     /// `set`: the experiment's key.
     pub knob: Option<String>,
     pub outcome: Outcome,
@@ -28,8 +30,13 @@ pub enum Outcome {
         /// `set`: the value before, and now.
         from: Option<Number>,
         to: Option<Number>,
-        /// `set`: the first step that is trained with the new value.
+        /// `set`, `mode`: the first step that is trained with it.
         from_step: Option<u64>,
+        /// `mode`, `roll_back` and what is done with a guard: what stood before, and what stands now.
+        before: Option<String>,
+        after: Option<String>,
+        /// `mute` for a number of steps: the last of them.
+        until_step: Option<u64>,
     },
     Refused {
         /// `set`: the value that was asked for.
@@ -61,17 +68,25 @@ impl RunState {
                 from,
                 to,
                 from_step,
+                target,
+                before,
+                after,
+                until_step,
             } => ControlRecord {
                 elapsed_ms,
                 request: *request,
                 who: who.clone(),
                 command: command.clone(),
                 step: *step,
+                target: target.clone(),
                 knob: knob.clone(),
                 outcome: Outcome::Applied {
                     from: *from,
                     to: *to,
                     from_step: *from_step,
+                    before: before.clone(),
+                    after: after.clone(),
+                    until_step: *until_step,
                 },
             },
             EventKind::ControlRefused {
@@ -82,12 +97,14 @@ impl RunState {
                 knob,
                 to,
                 reason,
+                target,
             } => ControlRecord {
                 elapsed_ms,
                 request: *request,
                 who: who.clone(),
                 command: command.clone(),
                 step: *step,
+                target: target.clone(),
                 knob: knob.clone(),
                 outcome: Outcome::Refused {
                     to: *to,
@@ -100,7 +117,12 @@ impl RunState {
             match record.command.as_str() {
                 "pause" | "step" => self.is_paused = true,
                 "resume" => self.is_paused = false,
-                _ => {}
+                "mode" => {
+                    if let (Some(started), Some(mode)) = (&mut self.started, &record.target) {
+                        started.mode.clone_from(mode);
+                    }
+                }
+                _ => self.guards.control(&record),
             }
         }
         self.controls.push(record);
@@ -118,6 +140,10 @@ mod tests {
             who: "ana".to_owned(),
             command: command.to_owned(),
             step: 12,
+            target: None,
+            before: None,
+            after: None,
+            until_step: None,
             knob: None,
             from: None,
             to: None,
@@ -131,6 +157,7 @@ mod tests {
             who: "ana".to_owned(),
             command: command.to_owned(),
             step: 12,
+            target: None,
             knob: None,
             to: None,
             reason: "no".to_owned(),

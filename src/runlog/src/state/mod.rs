@@ -5,6 +5,7 @@
 //! and merged intervals a lane plus the latest [`RECENT_SPANS`].
 
 mod controls;
+mod guards;
 mod intervals;
 mod liveness;
 pub mod steps;
@@ -17,6 +18,7 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 
 pub use controls::{ControlRecord, Outcome};
+pub use guards::{GuardRecord, Guards, Muted, TripRecord};
 pub use intervals::Intervals;
 pub use liveness::{Glance, Liveness, SILENCE, glance, liveness, word};
 pub use steps::{Stall, StepTimes, Steps};
@@ -207,6 +209,8 @@ pub struct RunState {
     pub missing_events: u64,
     /// What people changed while it ran, in order; see [`crate::control`].
     pub controls: Vec<ControlRecord>,
+    /// What watches the run, and how often each has tripped.
+    pub guards: Guards,
     /// Told to train no further step. A step that `step` asked for is trained all the same.
     pub is_paused: bool,
     /// Events of a newer version.
@@ -442,7 +446,11 @@ impl RunState {
                     elapsed_ms,
                 });
             }
-            EventKind::GuardTripped { .. } => self.note_trip(elapsed_ms, &event.kind),
+            EventKind::GuardsArmed { .. } => self.guards.apply(elapsed_ms, &event.kind),
+            EventKind::GuardTripped { .. } => {
+                self.note_trip(elapsed_ms, &event.kind);
+                self.guards.apply(elapsed_ms, &event.kind);
+            }
             EventKind::Unknown => self.unknown_events += 1,
         }
         self.steps.apply(event, &self.recent_spans);

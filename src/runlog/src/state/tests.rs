@@ -259,6 +259,8 @@ fn a_resume_says_from_where_and_a_guard_what_it_did() {
             reason: "too far".to_owned(),
             relapse: 0,
             done: Vec::new(),
+            cools_until: None,
+            by: None,
         },
     ]);
     assert_eq!(
@@ -316,6 +318,10 @@ mod alive {
             who: "ana".to_owned(),
             command: command.to_owned(),
             step: 1,
+            target: None,
+            before: None,
+            after: None,
+            until_step: None,
             knob: None,
             from: None,
             to: None,

@@ -75,6 +75,7 @@ impl RunState {
             reason,
             relapse,
             done,
+            ..
         } = kind
         {
             self.trips.push(GuardTrip {

@@ -3,12 +3,13 @@
 //! Every measurement runs in a process of its own (so that peak memory is its own), one after the other, one thread each for
 //! engine and learner, on the path of a run: generate, `Learner::step`, `Publisher::publish`, `Receiver::accept`. Left out of ours
 //! is the text side (template, tokenizer, scorer). The median of three steps after one to warm up; prompts are new in every step.
-//! WORDs narrow it down: `w1 w2`, `f32 bf16`, `grpo ppo generate sync`.
+//! WORDs narrow it down: `w1 w2`, `f32 bf16`, `grpo ppo generate sync guards`.
 //!
 //! Where `LATHE_PEERS` names a Python with TRL, `trl_grpo.py`, `trl_ppo.py` and `hf_generate.py` of the folder
 //! `LATHE_PEER_SCRIPTS` run in between and the ratios are printed; see [`peers`].
 
 mod clock;
+mod guards;
 mod objectives;
 mod peers;
 mod sync;
@@ -49,6 +50,7 @@ fn measure(what: &[String]) -> anyhow::Result<()> {
     let words: Vec<&str> = what.iter().map(String::as_str).collect();
     match words[..] {
         ["sync"] => print(&sync::measure()?),
+        ["guards"] => print(&guards::measure()?),
         [workload, dtype, algorithm] => {
             let workload = [W1, W2]
                 .into_iter()
@@ -82,7 +84,9 @@ fn child<T: DeserializeOwned>(what: &[&str]) -> anyhow::Result<T> {
 }
 
 fn report(words: &[String]) -> anyhow::Result<()> {
-    const KNOWN: [&str; 8] = ["w1", "w2", "f32", "bf16", "grpo", "ppo", "generate", "sync"];
+    const KNOWN: [&str; 9] = [
+        "w1", "w2", "f32", "bf16", "grpo", "ppo", "generate", "sync", "guards",
+    ];
     if let Some(word) = words.iter().find(|word| !KNOWN.contains(&word.as_str())) {
         bail!("bench: {word} is none of {}", KNOWN.join(" "));
     }
@@ -100,7 +104,9 @@ fn report(words: &[String]) -> anyhow::Result<()> {
         "CPU seconds (user + system), one thread; load average {}",
         clock::load_average()
     );
-    let what = ["grpo", "ppo", "generate", "sync"];
+    let what = ["grpo", "ppo", "generate", "sync", "guards"];
+    // What the guards' cost is compared with.
+    let mut shortest_step_s: Option<f64> = None;
     for workload in [W1, W2] {
         if !wanted(&workload.name.to_lowercase(), &["w1", "w2"])
             || what[..3].iter().all(|word| !wanted(word, &what))
@@ -123,6 +129,8 @@ fn report(words: &[String]) -> anyhow::Result<()> {
                 if wanted(algorithm, &what) {
                     let ours: Step = child(&[workload.name, dtype, algorithm])?;
                     println!("  lathe {algorithm} {dtype}: {ours}");
+                    let shortest = shortest_step_s.unwrap_or(f64::INFINITY);
+                    shortest_step_s = Some(shortest.min(ours.total_s));
                     if let Some(peers) = &peers {
                         peers.compare_step(workload.name, dtype, algorithm, &ours)?;
                     }
@@ -140,6 +148,14 @@ fn report(words: &[String]) -> anyhow::Result<()> {
     if wanted("sync", &what) {
         let ours: sync::Sync = child(&["sync"])?;
         println!("\n{ours}");
+    }
+    if wanted("guards", &what) {
+        let ours: guards::Guarding = child(&["guards"])?;
+        let share = shortest_step_s.map_or_else(String::new, |step_s| {
+            let percent = 100.0 * ours.per_step_s() / step_s;
+            format!("; {percent:.4} % of the shortest step above")
+        });
+        println!("\n{ours}{share}");
     }
     Ok(())
 }

@@ -17,7 +17,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use runlog::control::{
-    Applied, Board, Command, Job, KNOBS, Knob, KnobState, Request, Server, Status,
+    Applied, Board, CheckpointName, CheckpointState, Command, GuardOrder, GuardState, Job, KNOBS,
+    Knob, KnobState, Request, RunMode, Server, Status,
 };
 use runlog::event::{EventKind, Lane};
 use runlog::number::Number;
@@ -51,14 +52,72 @@ pub trait Controlled {
 
     /// Gives a knob a value that is in its range.
     fn set(&mut self, knob: &'static Knob, value: f64) -> Result<Change, String>;
+
+    /// Another `trainer.mode`; `staleness` None: as the experiment says.
+    fn set_mode(&mut self, _mode: RunMode, _staleness: Option<u64>) -> Result<Done, String> {
+        Err("this run has no mode: it draws no rollouts".to_owned())
+    }
+
+    /// Something with a guard, or with all; `who` asks.
+    fn guard(&mut self, _name: &str, _order: GuardOrder, _who: &str) -> Result<Done, String> {
+        Err("this run has no guards".to_owned())
+    }
+
+    /// Goes back to a checkpoint; steps go on counting.
+    fn roll_back(&mut self, _to: CheckpointName) -> Result<Done, String> {
+        Err("this run has no checkpoints to go back to".to_owned())
+    }
+
+    /// What a status says beside the knobs.
+    fn standing(&mut self) -> Standing {
+        Standing::default()
+    }
 }
 
 /// What setting a knob did.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Change {
     pub from: f64,
     /// The first step that is trained with the new value.
     pub from_step: u64,
+    /// What else it did.
+    pub note: Option<String>,
+}
+
+/// What a command did that is about no number.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Done {
+    pub before: String,
+    pub after: String,
+    /// The first step that is trained with it.
+    pub from_step: Option<u64>,
+    /// The last step that it holds for.
+    pub until_step: Option<u64>,
+    /// What else it did.
+    pub note: Option<String>,
+}
+
+impl Done {
+    fn applied(self, step: u64) -> Applied {
+        Applied {
+            step,
+            from_step: self.from_step,
+            before: Some(self.before),
+            after: Some(self.after),
+            until_step: self.until_step,
+            note: self.note,
+            ..Applied::default()
+        }
+    }
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Standing {
+    /// `sync`, `one_step_off`, `async`; empty: none.
+    pub mode: String,
+    pub guards: Vec<GuardState>,
+    pub checkpoints: Vec<CheckpointState>,
 }
 
 /// What the run is at, for `status` and for "when will it be applied".
@@ -191,6 +250,27 @@ impl Control {
             status.total_steps = total_steps;
             status.knobs = knobs;
         });
+        self.look(run);
+    }
+
+    /// What a status says of the run is brought up to date: after a step, and after a command.
+    pub fn look(&self, run: &mut dyn Controlled) {
+        let values: Vec<Option<Number>> = KNOBS
+            .iter()
+            .map(|knob| run.knob(knob).ok().map(Number))
+            .collect();
+        let standing = run.standing();
+        self.board.update(|status| {
+            for state in &mut status.knobs {
+                let at = KNOBS.iter().position(|knob| knob.key == state.key);
+                if let Some(value) = at.and_then(|at| values[at]) {
+                    state.value = Some(value);
+                }
+            }
+            status.mode = standing.mode;
+            status.guards = standing.guards;
+            status.checkpoints = standing.checkpoints;
+        });
     }
 
     /// Applies what has come. While the run is paused, waits for more; comes back when a step may be trained, or when the run
@@ -231,12 +311,16 @@ impl Control {
     pub fn apply(&mut self, job: Job, run: &mut dyn Controlled) {
         self.board.update(|status| status.waiting -= 1);
         let step = run.step();
-        let noted = |note: &str| Applied {
+        let plain = Applied {
             step,
-            note: Some(note.to_owned()),
             ..Applied::default()
         };
-        match *job.command() {
+        let noted = |note: &str| Applied {
+            note: Some(note.to_owned()),
+            ..plain.clone()
+        };
+        let who = job.request().who.clone();
+        let done = match job.command().clone() {
             Command::Pause => {
                 if self.is_paused && self.owed.is_empty() {
                     job.applied(noted("it was paused already"));
@@ -247,13 +331,7 @@ impl Control {
                 }
                 self.pause(true);
                 self.rests(step);
-                self.applied(
-                    job,
-                    Applied {
-                        step,
-                        ..Applied::default()
-                    },
-                );
+                Ok(plain)
             }
             Command::Resume => {
                 if !self.is_paused {
@@ -262,46 +340,43 @@ impl Control {
                 }
                 self.pause(false);
                 self.rests(step);
-                self.applied(
-                    job,
-                    Applied {
-                        step,
-                        ..Applied::default()
-                    },
-                );
+                Ok(plain)
             }
             Command::Step => {
                 self.pause(true);
                 self.owed.push_back(job);
+                return;
             }
-            Command::Checkpoint => match run.checkpoint() {
-                Ok(path) => self.applied(job, noted(&path)),
-                Err(reason) => self.refused(job, step, reason),
-            },
-            Command::Stop => self.stopping.push(job),
-            Command::Set { knob, value } => match run.set(knob, value) {
-                Ok(change) => {
-                    self.board.update(|status| {
-                        if let Some(state) =
-                            status.knobs.iter_mut().find(|state| state.key == knob.key)
-                        {
-                            state.value = Some(Number(value));
-                        }
-                    });
-                    self.applied(
-                        job,
-                        Applied {
-                            step,
-                            from_step: Some(change.from_step),
-                            from: Some(Number(change.from)),
-                            to: Some(Number(value)),
-                            note: None,
-                        },
-                    );
-                }
-                Err(reason) => self.refused(job, step, reason),
-            },
-            Command::Status => job.refused("status is told by the socket's own thread"),
+            Command::Checkpoint => run.checkpoint().map(|path| noted(&path)),
+            Command::Stop => {
+                self.stopping.push(job);
+                return;
+            }
+            Command::Set { knob, value } => run.set(knob, value).map(|change| Applied {
+                step,
+                from_step: Some(change.from_step),
+                from: Some(Number(change.from)),
+                to: Some(Number(value)),
+                note: change.note,
+                ..Applied::default()
+            }),
+            Command::Mode { mode, staleness } => {
+                run.set_mode(mode, staleness).map(|done| done.applied(step))
+            }
+            Command::Guard { guard, order } => run
+                .guard(&guard, order, &who)
+                .map(|done| done.applied(step)),
+            Command::RollBack { to } => run.roll_back(to).map(|done| done.applied(step)),
+            Command::Status => {
+                job.refused("status is told by the socket's own thread");
+                return;
+            }
+        };
+        // Before the answer: who asks for the status then finds it so.
+        self.look(run);
+        match done {
+            Ok(applied) => self.applied(job, applied),
+            Err(reason) => self.refused(job, step, reason),
         }
     }
 
@@ -323,6 +398,7 @@ impl Control {
             who: request.who.clone(),
             command: request.command.name().to_owned(),
             step,
+            target: request.command.target(),
             knob,
             to,
             reason: reason.clone(),
@@ -455,6 +531,10 @@ fn record_applied(recorder: &Recorder, request: &Request, applied: &Applied) {
         who: request.who.clone(),
         command: request.command.name().to_owned(),
         step: applied.step,
+        target: request.command.target(),
+        before: applied.before.clone(),
+        after: applied.after.clone(),
+        until_step: applied.until_step,
         knob,
         from: applied.from,
         to: applied.to,

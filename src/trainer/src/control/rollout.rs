@@ -43,6 +43,8 @@ pub struct RolloutKnobs {
 #[derive(Debug)]
 struct Inner {
     temperature: f64,
+    /// Weights are taken in as they come, not only when a batch needs them: `trainer.mode` async.
+    takes_newest: bool,
     admission: Admission,
     /// A rewind that the sampler has not followed yet.
     rewound: Option<Rewound>,
@@ -58,6 +60,7 @@ impl RolloutKnobs {
         Self {
             inner: Mutex::new(Inner {
                 temperature: draw.temperature,
+                takes_newest: false,
                 admission: Admission::new(draw.staleness, trained, total_steps),
                 rewound: None,
             }),
@@ -117,6 +120,16 @@ impl RolloutKnobs {
         })
     }
 
+    /// Whether weights are taken in as they come, and (with partial rollouts) into batches in flight.
+    pub fn takes_newest(&self) -> bool {
+        self.inner().takes_newest
+    }
+
+    pub fn set_takes_newest(&self, takes_newest: bool) {
+        self.inner().takes_newest = takes_newest;
+        self.changed.notify_one();
+    }
+
     fn set(&self, change: impl FnOnce(&mut Inner) -> f64) -> Result<Change, String> {
         let mut inner = self.inner();
         let Some(from_step) = inner.admission.next() else {
@@ -125,7 +138,11 @@ impl RolloutKnobs {
         let from = change(&mut inner);
         // One waiter, and a permit for it if it does not wait yet: no change is missed.
         self.changed.notify_one();
-        Ok(Change { from, from_step })
+        Ok(Change {
+            from,
+            from_step,
+            note: None,
+        })
     }
 
     /// The learner went back to older weights after `trained` steps; steps and versions go on counting. What is in flight or
@@ -196,7 +213,8 @@ mod tests {
             change,
             Change {
                 from: 1.0,
-                from_step: 2
+                from_step: 2,
+                note: None,
             }
         );
         assert_eq!(temperature(0), Some(0.5));

@@ -40,6 +40,7 @@ impl Controlled for Counting {
         Ok(Change {
             from,
             from_step: self.trained + 1,
+            note: None,
         })
     }
 }

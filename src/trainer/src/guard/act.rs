@@ -1,29 +1,48 @@
 //! What a trip does to the run, at a step boundary: each action with what stood before and what stands after.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 
 use experiment::guards::{Action, Target};
 use runlog::control::find_knob;
 use runlog::event::{EventKind, GuardDone};
-use runlog::number::Number;
+use runlog::number::{Number, Values};
+use serde::{Deserialize, Serialize};
 
-use super::{Guards, Trip};
-use crate::checkpoint;
-use crate::control::Controlled as _;
-use crate::stop::Stop;
+use super::{Guards, Remembered, Trip};
 use crate::training::{STALENESS, Training};
 
 /// Knobs that `lower_lr` turns.
-const RATES: [&str; 2] = ["actor_rollout_ref.actor.optim.lr", "critic.optim.lr"];
+pub(super) const RATES: [&str; 2] = ["actor_rollout_ref.actor.optim.lr", "critic.optim.lr"];
 
 /// The guards of a run, and what they have under way.
 #[derive(Debug)]
 pub struct Acting {
-    guards: Guards,
-    /// Rounds to train synchronously still, and the bound to go back to.
-    synchronous: Option<(u32, f64)>,
-    /// Evaluations by the step they are of.
+    pub(super) guards: Guards,
+    pub(super) synchronous: Option<Synchronous>,
+    /// Mean rewards of evaluations, by the step they are of, in that order.
+    pub(super) evaluations: Vec<(u64, f64)>,
+    /// Steps that the run went back behind: checkpoints of `from < step < to` hold what was left.
+    pub(super) left_behind: Vec<(u64, u64)>,
+}
+
+/// Rounds that a guard has trained synchronously.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Synchronous {
+    pub guard: String,
+    /// Still to come.
+    pub rounds: u32,
+    /// The bound of staleness after them.
+    pub back_to: u64,
+}
+
+/// What guards know, as it lies in a checkpoint.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Saved {
+    guards: BTreeMap<String, Remembered>,
+    pub(super) synchronous: Option<Synchronous>,
     evaluations: Vec<(u64, f64)>,
+    left_behind: Vec<(u64, u64)>,
 }
 
 impl Acting {
@@ -32,134 +51,182 @@ impl Acting {
             guards,
             synchronous: None,
             evaluations: Vec::new(),
+            left_behind: Vec::new(),
         }
     }
 
+    pub fn save(&self) -> Saved {
+        Saved {
+            guards: self.guards.remembered(),
+            synchronous: self.synchronous.clone(),
+            evaluations: self.evaluations.clone(),
+            left_behind: self.left_behind.clone(),
+        }
+    }
+
+    /// Goes on from what a checkpoint knew.
+    pub fn recall(&mut self, saved: Saved) {
+        self.guards.recall(&saved.guards);
+        let is_known = |under_way: &Synchronous| self.guards.names().contains(&&*under_way.guard);
+        self.synchronous = saved.synchronous.filter(is_known);
+        self.evaluations = saved.evaluations;
+        self.left_behind = saved.left_behind;
+    }
+
+    pub fn guards(&mut self) -> &mut Guards {
+        &mut self.guards
+    }
+
+    fn evaluated(&mut self, step: u64, values: &Values) {
+        let scores: Vec<f64> = values
+            .iter()
+            .filter(|(name, _)| experiment::glob("val-core/*/reward/mean@*", name))
+            .map(|(_, value)| value.0)
+            .collect();
+        if !scores.is_empty() {
+            let mean = scores.iter().sum::<f64>() / scores.len() as f64;
+            self.evaluations.push((step, mean));
+        }
+    }
+
+    /// The mean reward of an evaluation of the weights of `step`.
+    pub(super) fn score(&self, step: u64) -> Option<f64> {
+        let mut newest_first = self.evaluations.iter().rev();
+        newest_first
+            .find(|(of, _)| *of == step)
+            .map(|(_, score)| *score)
+    }
+}
+
+impl Training<'_> {
     /// Takes a value of the starting weights in, as a baseline.
-    pub fn start(&mut self, name: &str, value: f64, training: &mut Training<'_>, stop: &Stop) {
+    pub fn guards_begin(&mut self, name: &str, value: f64) {
         let start = EventKind::EvalEnded {
             step: 0,
             policy_version: 0,
             samples: 0,
             values: [(name.to_owned(), Number(value))].into(),
         };
-        self.after(&start, None, training, stop);
-    }
-
-    /// Whether a guard's synchronous rounds hold the bound of staleness.
-    pub fn holds_staleness(&self) -> bool {
-        self.synchronous.is_some()
+        self.guards_see(&start, None);
     }
 
     /// Takes an event with values in and does what the guards that trip ask for. `drawn_staleness`: the bound that the step's
     /// batch was drawn under.
-    pub fn after(
-        &mut self,
-        kind: &EventKind,
-        drawn_staleness: Option<u64>,
-        training: &mut Training<'_>,
-        stop: &Stop,
-    ) {
+    pub fn guards_see(&mut self, kind: &EventKind, drawn_staleness: Option<u64>) {
         if let EventKind::EvalEnded { step, values, .. } = kind {
-            let scores: Vec<f64> = values
-                .iter()
-                .filter(|(name, _)| experiment::glob("val-core/*/reward/mean@*", name))
-                .map(|(_, value)| value.0)
-                .collect();
-            if !scores.is_empty() {
-                let mean = scores.iter().sum::<f64>() / scores.len() as f64;
-                self.evaluations.push((*step, mean));
-            }
+            self.guards.evaluated(*step, values);
         }
         if drawn_staleness == Some(0)
-            && let Some((rounds, bound)) = &mut self.synchronous
+            && let Some(under_way) = &mut self.guards.synchronous
         {
-            *rounds -= 1;
-            if *rounds == 0 {
-                let bound = *bound;
-                self.synchronous = None;
-                drop(set(training, STALENESS, bound));
+            under_way.rounds = under_way.rounds.saturating_sub(1);
+            if under_way.rounds == 0 {
+                self.end_synchronous();
             }
         }
-        let trips = self.guards.observe(training.recorder.elapsed_ms(), kind);
+        let trips = self.guards.guards.observe(self.recorder.elapsed_ms(), kind);
         for trip in trips {
-            self.carry_out(trip, training, stop);
+            self.carry_out(trip);
         }
     }
 
-    fn carry_out(&mut self, trip: Trip, training: &mut Training<'_>, stop: &Stop) {
+    /// Whether the bound of staleness is not the async advisor's to turn: a guard's synchronous rounds hold it, or somebody has
+    /// set another mode.
+    pub fn holds_staleness(&self) -> bool {
+        self.guards.synchronous.is_some() || self.mode != self.experiment.trainer.mode
+    }
+
+    /// The bound of staleness as it was before a guard's synchronous rounds; gives it, when there were some.
+    pub(super) fn end_synchronous(&mut self) -> Option<u64> {
+        let Synchronous { back_to, .. } = self.guards.synchronous.take()?;
+        // It can only fail when every batch is begun, and then it changes none.
+        drop(self.turn(STALENESS, back_to as f64));
+        Some(back_to)
+    }
+
+    /// Does a trip's rung and writes it down; gives what was done.
+    pub(super) fn carry_out(&mut self, trip: Trip) -> Vec<GuardDone> {
         // A checkpoint brings its own rates back; they are lowered from where they stand now.
         let rates: Vec<(&str, f64)> = RATES
             .into_iter()
-            .filter_map(|key| {
-                let knob = find_knob(key).ok()?;
-                Some((key, training.knob(knob).ok()?))
-            })
+            .filter_map(|key| Some((key, self.knob_value(key)?)))
             .collect();
         let done: Vec<GuardDone> = trip
             .rung
             .0
             .iter()
-            .flat_map(|action| self.act(*action, &trip, &rates, training, stop))
+            .flat_map(|action| self.act(*action, &trip, &rates))
             .collect();
         let words: Vec<String> = done
             .iter()
             .map(|done| format!("{}: {} -> {}", done.action, done.before, done.after))
             .collect();
-        let record = |kind| training.recorder.record(kind);
-        record(EventKind::Alarm {
+        self.recorder.record(EventKind::Alarm {
             name: format!("guard {}", trip.guard),
-            step: Some(training.trained),
+            step: Some(self.trained),
             message: format!("{}; {}", trip.reason, words.join("; ")),
         });
-        record(EventKind::GuardTripped {
+        self.recorder.record(EventKind::GuardTripped {
             guard: trip.guard,
             watched: trip.watched,
-            step: training.trained,
+            step: self.trained,
             since_step: trip.since_step,
             value: Number(trip.value),
             limit: Number(trip.limit),
             reason: trip.reason,
             relapse: trip.relapse as u64,
-            done,
+            done: done.clone(),
+            cools_until: trip.cools_until,
+            by: trip.by,
         });
+        done
     }
 
-    fn act(
-        &mut self,
-        action: Action,
-        trip: &Trip,
-        rates: &[(&str, f64)],
-        training: &mut Training<'_>,
-        stop: &Stop,
-    ) -> Vec<GuardDone> {
+    fn act(&mut self, action: Action, trip: &Trip, rates: &[(&str, f64)]) -> Vec<GuardDone> {
         let done = |before: String, after: Result<String, String>| GuardDone {
             action: action.to_string(),
             before,
             is_done: after.is_ok(),
             after: after.unwrap_or_else(|error| format!("not done: {error}")),
         };
-        let bound = training.rollouts.draw().staleness;
+        let bound = self.rollouts.draw().staleness;
         match action {
             Action::Alert => vec![done("seen".to_owned(), Ok("told".to_owned()))],
             Action::ShrinkStaleness => {
+                if let Some(under_way) = &mut self.guards.synchronous {
+                    let from = under_way.back_to;
+                    under_way.back_to = from.saturating_sub(1);
+                    let to = under_way.back_to;
+                    return vec![done(
+                        format!("staleness 0, then {from}"),
+                        Ok(format!("staleness 0, then {to}")),
+                    )];
+                }
                 let to = bound.saturating_sub(1);
-                let after = set(training, STALENESS, to as f64);
+                let after = if bound == 0 {
+                    Err("rollouts are from the newest weights already".to_owned())
+                } else {
+                    self.turn(STALENESS, to as f64)
+                };
                 vec![done(
                     format!("staleness {bound}"),
                     after.map(|()| format!("staleness {to}")),
                 )]
             }
             Action::Sync { rounds } => {
-                let back_to = self
-                    .synchronous
-                    .map_or(bound as f64, |(_, back_to)| back_to);
-                let after = if bound == 0 && self.synchronous.is_none() {
+                let under_way = self.guards.synchronous.as_ref();
+                let back_to = under_way.map_or(bound, |under_way| under_way.back_to);
+                let after = if bound == 0 && under_way.is_none() {
                     Err("the run is synchronous already".to_owned())
                 } else {
-                    set(training, STALENESS, 0.0).map(|()| {
-                        self.synchronous = Some((rounds, back_to));
-                        format!("staleness 0 for {rounds} rounds, then {back_to}")
+                    self.turn(STALENESS, 0.0).map(|()| {
+                        self.guards.synchronous = Some(Synchronous {
+                            guard: trip.guard.clone(),
+                            rounds,
+                            back_to,
+                        });
+                        let word = if rounds == 1 { "round" } else { "rounds" };
+                        format!("staleness 0 for {rounds} {word}, then {back_to}")
                     })
                 };
                 vec![done(format!("staleness {bound}"), after)]
@@ -168,83 +235,28 @@ impl Acting {
                 .iter()
                 .map(|(key, rate)| {
                     let to = rate * factor;
-                    let after = set(training, key, to).map(|()| format!("{key} {to:.3e}"));
-                    done(format!("{key} {rate:.3e}"), after)
+                    let after = self
+                        .turn(key, to)
+                        .map(|()| format!("{} {to:.3e}", knob_name(key)));
+                    done(format!("{} {rate:.3e}", knob_name(key)), after)
                 })
                 .collect(),
             Action::RollBack { to } => {
-                let after = self.roll_back(to, trip, training);
-                vec![done(format!("weights of step {}", training.trained), after)]
+                let before = format!("weights of step {}", self.trained);
+                let after = self.back_before(trip.since_step, to == Target::Best);
+                vec![done(before, after)]
             }
             Action::Stop => {
-                stop.ask();
-                let after = format!("stops after step {}", training.trained);
+                self.stop
+                    .ask_because(format!("guard {}: {}", trip.guard, trip.reason));
+                let after = format!("stops after step {}", self.trained);
                 vec![done("running".to_owned(), Ok(after))]
             }
         }
     }
-
-    /// Weights, optimizers, controllers and data from a checkpoint; steps and versions go on counting.
-    fn roll_back(
-        &mut self,
-        to: Target,
-        trip: &Trip,
-        training: &mut Training<'_>,
-    ) -> Result<String, String> {
-        let path = self.target(to, trip.since_step, training)?;
-        let counters = training
-            .learner
-            .restore(&path)
-            .map_err(|error| error.to_string())?;
-        training
-            .rollouts
-            .rewind(training.trained, counters.cursor.clone());
-        training.cursor = counters.cursor;
-        self.guards.rolled_back();
-        Ok(format!(
-            "weights, optimizer, controllers and data of step {}",
-            counters.step
-        ))
-    }
-
-    /// Among checkpoints from before the trouble: the newest, or the one with the best evaluation (the newest such where no
-    /// checkpoint was evaluated).
-    fn target(
-        &self,
-        to: Target,
-        since_step: u64,
-        training: &Training<'_>,
-    ) -> Result<PathBuf, String> {
-        let found = checkpoint::list(&training.run_dir.checkpoints_dir())
-            .map_err(|error| error.to_string())?;
-        let before: Vec<(u64, PathBuf)> = found
-            .into_iter()
-            .filter_map(|path| {
-                let step = path.file_name()?.to_str()?.strip_prefix("step-")?;
-                Some((step.parse::<u64>().ok()?, path))
-            })
-            .filter(|(step, _)| *step < since_step)
-            .collect();
-        let evaluated = |step: u64| {
-            let of_step = self.evaluations.iter().rev().find(|(of, _)| *of == step);
-            of_step.map(|(_, score)| *score)
-        };
-        let best = before
-            .iter()
-            .filter_map(|found| Some((evaluated(found.0)?, found)))
-            .max_by(|left, right| left.0.total_cmp(&right.0))
-            .map(|(_, found)| found);
-        let chosen = match to {
-            Target::Best => best.or(before.last()),
-            Target::Last => before.last(),
-        };
-        chosen
-            .map(|(_, path)| path.clone())
-            .ok_or_else(|| format!("there is no checkpoint from before step {since_step}"))
-    }
 }
 
-fn set(training: &mut Training<'_>, key: &str, value: f64) -> Result<(), String> {
-    let knob = find_knob(key).map_err(|error| error.to_string())?;
-    training.set(knob, value).map(drop)
+/// As people write it.
+pub(super) fn knob_name(key: &str) -> &str {
+    find_knob(key).map_or(key, |knob| knob.name)
 }

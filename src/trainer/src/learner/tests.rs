@@ -535,6 +535,8 @@ fn a_restored_learner_goes_on_as_if_it_had_never_left_and_a_broken_checkpoint_ch
         knobs: [("actor_rollout_ref.actor.entropy_coeff".to_owned(), 0.1)].into(),
         cursor: None,
         seed: 42,
+        mode: None,
+        guards: crate::guard::Saved::default(),
     };
     let experiment = Arc::clone(&first.experiment);
     crate::save::checkpoint(&first, &experiment, &run_dir, &recorder, &counters)

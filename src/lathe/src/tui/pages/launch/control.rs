@@ -54,8 +54,8 @@ pub struct Control {
     pub told: Option<(bool, String)>,
     /// Requests that have not come back.
     pub waiting: usize,
-    /// Changes of the run that the status has taken in.
-    seen_controls: usize,
+    /// Changes and trips of the run, and steps while guards are shown, that the status has taken in.
+    seen: (usize, u64, u64),
 }
 
 /// A value being typed for a knob.
@@ -133,13 +133,19 @@ pub fn why_not(shared: &Shared) -> Option<String> {
 }
 
 impl Control {
-    /// Asks for the status when the run is another one or was changed.
-    pub fn look(&mut self, shared: &Shared) -> Vec<Effect> {
-        let controls = shared
-            .current_run()
-            .map_or(0, |run| run.state.controls.len());
-        let is_same = self.run == shared.current && self.seen_controls == controls;
-        if is_same {
+    /// Asks for the status when the run is another one, was changed or a guard tripped; with `each_step` also when a step has
+    /// ended.
+    pub fn look(&mut self, each_step: bool, shared: &Shared) -> Vec<Effect> {
+        let seen = shared.current_run().map_or((0, 0, 0), |run| {
+            let trips = run.state.guards.all.iter().map(|guard| guard.trips).sum();
+            let step = if each_step { run.state.step } else { 0 };
+            (run.state.controls.len(), trips, step)
+        });
+        if self.run == shared.current && self.seen == seen {
+            return Vec::new();
+        }
+        // Faster steps than answers: the next one asks.
+        if self.run == shared.current && self.waiting > 0 {
             return Vec::new();
         }
         if self.run != shared.current {
@@ -148,13 +154,13 @@ impl Control {
                 ..Self::default()
             };
         }
-        self.seen_controls = controls;
+        self.seen = seen;
         self.ask_status(shared)
     }
 
     /// The page comes to the front: what it shows of the run may be old.
     pub fn ask_status_of_current(&mut self, shared: &Shared) -> Vec<Effect> {
-        let effects = self.look(shared);
+        let effects = self.look(false, shared);
         if effects.is_empty() {
             return self.ask_status(shared);
         }
@@ -304,7 +310,12 @@ fn carry_out(run: &Path, ask: &Ask) -> Told {
                         text::number(to.0),
                         applied.from_step.unwrap_or(applied.step)
                     ),
-                    _ => format!("{command}: done after step {}", applied.step),
+                    _ => match (&applied.before, &applied.after) {
+                        (Some(before), Some(after)) => {
+                            format!("{command}: {before} before, {after} now")
+                        }
+                        _ => format!("{command}: done after step {}", applied.step),
+                    },
                 };
                 Told::Done(words)
             }
@@ -324,18 +335,20 @@ fn carry_out(run: &Path, ask: &Ask) -> Told {
 
 /// One line of the history: `step 12  set actor.optim.lr 1e-6 -> 1e-5 from step 13  by ana@laptop`.
 pub fn record_line(record: &ControlRecord, arrow: &str) -> String {
-    let what = match &record.knob {
-        Some(key) => {
+    let what = match (&record.knob, &record.target) {
+        (Some(key), _) => {
             let name = runlog::control::find_knob(key).map_or(key.as_str(), |knob| knob.name);
             format!("{} {name}", record.command)
         }
-        None => record.command.clone(),
+        (None, Some(target)) => format!("{} {target}", record.command),
+        (None, None) => record.command.clone(),
     };
     let outcome = match &record.outcome {
         Outcome::Applied {
             from: Some(from),
             to: Some(to),
             from_step,
+            ..
         } => {
             let step = from_step.map_or_else(String::new, |step| format!(" from step {step}"));
             format!(
@@ -344,6 +357,11 @@ pub fn record_line(record: &ControlRecord, arrow: &str) -> String {
                 text::number(to.0)
             )
         }
+        Outcome::Applied {
+            before: Some(before),
+            after: Some(after),
+            ..
+        } => format!(" {before} {arrow} {after}"),
         Outcome::Applied { .. } => String::new(),
         Outcome::Refused { reason, .. } => format!(" refused: {reason}"),
     };

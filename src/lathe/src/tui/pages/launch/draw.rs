@@ -19,7 +19,7 @@ use super::form::Row;
 use super::queue::{Item, Stage};
 use super::sweep::{self, Combine};
 use super::typing::OverrideField;
-use super::{Launch, Mode, Pane, draw_control};
+use super::{Launch, Mode, Pane, draw_control, draw_guards};
 use crate::launch::Job;
 use crate::tui::modal::boxed;
 use crate::tui::shared::Shared;
@@ -47,7 +47,10 @@ pub(super) fn panes(page: &Launch, area: Rect) -> Vec<(Pane, Rect)> {
     vec![
         (Pane::Start, left),
         (Pane::Queue, above),
-        (Pane::Control, below),
+        match page.pane {
+            Pane::Guards => (Pane::Guards, below),
+            _ => (Pane::Control, below),
+        },
     ]
 }
 
@@ -69,6 +72,7 @@ pub(super) fn page(page: &Launch, shared: &Shared, frame: &mut Frame<'_>, area: 
             Pane::Start => start(page, shared, frame, place, (border, is_alone)),
             Pane::Queue => queue(page, shared, frame, place, (border, is_alone)),
             Pane::Control => draw_control::pane(page, shared, frame, place, (border, is_alone)),
+            Pane::Guards => draw_guards::pane(page, shared, frame, place, (border, is_alone)),
         }
     }
     if let Mode::Choose(list) = &page.mode {

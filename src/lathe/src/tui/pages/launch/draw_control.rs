@@ -151,7 +151,7 @@ fn head_lines(page: &Launch, shared: &Shared) -> Vec<Line<'static>> {
         )),
     }
     let actions = Line::styled(
-        "  p pause  r resume  n step  c checkpoint  X stop",
+        "  p pause  r resume  n step  c save  X stop  v guards",
         shared.style(Role::Muted),
     );
     let told = match (&control.told, control.waiting) {

@@ -10,8 +10,10 @@ mod checking;
 mod control;
 mod draw;
 mod draw_control;
+mod draw_guards;
 mod dry_run;
 mod form;
+mod guards;
 mod jobs;
 mod queue;
 mod starting;
@@ -70,6 +72,14 @@ pub enum Command {
     Stop,
     /// After the question.
     StopNow,
+    /// The pane of guards, or that of knobs again.
+    Guards,
+    GuardTrip,
+    GuardClear,
+    GuardMute,
+    RollBack,
+    /// After the question of a trip or a way back.
+    GuardNow,
 }
 
 /// Answers to this page's jobs.
@@ -116,7 +126,7 @@ pub const BINDINGS: &[Binding] = with_moves!["launch", row, Command::Move;
     row("launch.choose", &["o"], Command::Choose, "choose the experiment to start", "experiment"),
     row("launch.record", &["O"], Command::Record, "start the current run's experiment again, with changes", ""),
     row("launch.edit", &["E"], Command::Edit, "edit the experiment on page Config", ""),
-    row("launch.pane", &["tab"], Command::NextPane, "next pane: start, queue, control", "pane"),
+    row("launch.pane", &["tab"], Command::NextPane, "next pane: start, queue, control, guards", "pane"),
     row("launch.pane_back", &["shift-tab"], Command::PreviousPane, "pane before", ""),
     row("control.pause", &["p"], Command::Pause, "control: train no further step until resumed", "pause"),
     row("control.resume", &["r"], Command::Resume, "control: go on training", "resume"),
@@ -124,6 +134,11 @@ pub const BINDINGS: &[Binding] = with_moves!["launch", row, Command::Move;
     row("control.checkpoint", &["c"], Command::Checkpoint, "control: write a checkpoint now", ""),
     row("control.stop", &["X"], Command::Stop, "control: stop after this step, with a checkpoint (asks first)", ""),
     row("control.refresh", &["R"], Command::Refresh, "control: ask the run again how it stands", ""),
+    row("guards.show", &["v"], Command::Guards, "control: the guards and checkpoints of the run, or its knobs again", ""),
+    row("guards.mute", &["m"], Command::GuardMute, "guards: let this one see and not act, or act again", ""),
+    row("guards.trip", &["t"], Command::GuardTrip, "guards: let this one do its next rung now (asks first)", ""),
+    row("guards.clear", &["z"], Command::GuardClear, "guards: forget this one's trips, end what it has under way", ""),
+    row("guards.back", &["b"], Command::RollBack, "guards: go back to this checkpoint, or to the newest good one (asks first)", ""),
     row("launch.clear", &["C"], Command::ClearDone, "take what has ended out of the queue's list", ""),
 ];
 
@@ -133,10 +148,12 @@ enum Pane {
     Start,
     Queue,
     Control,
+    /// In the place of the knobs.
+    Guards,
 }
 
 impl Pane {
-    const ALL: [Self; 3] = [Self::Start, Self::Queue, Self::Control];
+    const ALL: [Self; 4] = [Self::Start, Self::Queue, Self::Control, Self::Guards];
 
     fn step(self, by: usize) -> Self {
         Self::ALL[(self as usize + by) % Self::ALL.len()]
@@ -165,6 +182,7 @@ pub struct Launch {
     queue: Queue,
     queue_list: ListState,
     control: Control,
+    guards: guards::Guards,
     files: Option<Result<Vec<Found>, String>>,
     checking: Checking,
     /// `s` was pressed before every run of the sweep was checked.
@@ -193,7 +211,8 @@ impl Page for Launch {
             }
             Input::Message(PageMessage::Launch(message)) => self.message(message, shared),
             Input::DataChanged => {
-                let mut effects = self.control.look(shared);
+                let shows_guards = self.pane == Pane::Guards;
+                let mut effects = self.control.look(shows_guards, shared);
                 if self.queue.look(&shared.runs) {
                     effects.extend(self.start_due(shared));
                 }
@@ -272,7 +291,7 @@ impl Launch {
     fn command(&mut self, command: Command, shared: &mut Shared) -> Vec<Effect> {
         self.is_start_wanted = false;
         match command {
-            Command::Move(by) => self.go(by, draw::body_rows(shared)),
+            Command::Move(by) => self.go(by, draw::body_rows(shared), shared),
             Command::NextPane => self.pane = self.pane.step(1),
             Command::PreviousPane => self.pane = self.pane.step(Pane::ALL.len() - 1),
             Command::Open => return self.open(shared),
@@ -323,6 +342,20 @@ impl Launch {
                 }
             }
             Command::StopNow => return self.ask(Asked::Stop, shared),
+            Command::Guards => {
+                let is_shown = self.pane == Pane::Guards;
+                self.pane = if is_shown {
+                    Pane::Control
+                } else {
+                    Pane::Guards
+                };
+                return self.control.ask_status(shared);
+            }
+            Command::GuardMute
+            | Command::GuardClear
+            | Command::GuardTrip
+            | Command::RollBack
+            | Command::GuardNow => return self.guards_command(command, shared),
         }
         Vec::new()
     }
@@ -332,7 +365,7 @@ impl Launch {
         self.control.command(command, shared)
     }
 
-    fn go(&mut self, by: Move, visible: usize) {
+    fn go(&mut self, by: Move, visible: usize, shared: &Shared) {
         match self.pane {
             Pane::Start => {
                 let length = self.form.rows().len();
@@ -343,6 +376,10 @@ impl Launch {
                 self.queue_list.go(by, length, visible);
             }
             Pane::Control => self.control.list.go(by, KNOBS.len(), visible),
+            Pane::Guards => {
+                let length = guards::rows(self.control.status.as_ref(), shared).len();
+                self.guards.list.go(by, length, visible);
+            }
         }
     }
 
@@ -362,6 +399,19 @@ impl Launch {
                 Err(reason) => shared.say(Notice::caution(reason)),
             }
             return Vec::new();
+        }
+        if self.pane == Pane::Guards {
+            let rows = guards::rows(self.control.status.as_ref(), shared);
+            let is_guard = matches!(
+                rows.get(self.guards.list.selected(rows.len())),
+                Some(guards::Row::Guard(_))
+            );
+            let command = if is_guard {
+                Command::GuardMute
+            } else {
+                Command::RollBack
+            };
+            return self.command(command, shared);
         }
         if self.pane == Pane::Queue {
             let items = self.queue.items();
@@ -423,7 +473,7 @@ impl Launch {
     }
 
     fn remove(&mut self, shared: &mut Shared) -> Vec<Effect> {
-        if self.pane == Pane::Control {
+        if matches!(self.pane, Pane::Control | Pane::Guards) {
             shared.say(Notice::caution("nothing to take out here; X stops the run"));
             return Vec::new();
         }

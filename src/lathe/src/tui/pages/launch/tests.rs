@@ -651,4 +651,182 @@ mod control {
             ready.notice()
         );
     }
+
+    fn guarded() -> Status {
+        use runlog::control::{CheckpointState, GuardState};
+
+        let guard = |name: &str, watches: &str, condition: &str| GuardState {
+            name: name.to_owned(),
+            watches: watches.to_owned(),
+            condition: condition.to_owned(),
+            ladder: vec!["sync 1".to_owned(), "roll_back last".to_owned()],
+            next: "sync 1".to_owned(),
+            value: Some(Number(0.0021)),
+            limit: Some(Number(0.02)),
+            window_filled: 1,
+            window: 1,
+            consecutive: 1,
+            ..GuardState::default()
+        };
+        Status {
+            guards: vec![
+                GuardState {
+                    trips: 1,
+                    relapses: 1,
+                    cools_until: Some(17),
+                    sync_left: Some(1),
+                    next: "roll_back last".to_owned(),
+                    ..guard("kl", "rollout_corr/k3_kl or actor/ppo_kl", "above 0.02")
+                },
+                GuardState {
+                    value: Some(Number(2.31)),
+                    limit: Some(Number(3.2)),
+                    window: 3,
+                    window_filled: 2,
+                    ..guard(
+                        "perplexity",
+                        "probe/perplexity",
+                        "mean of 3 above 1.5 times its start",
+                    )
+                },
+                GuardState {
+                    is_muted: true,
+                    muted_until: Some(40),
+                    value: Some(Number(0.0)),
+                    ..guard("entropy", "alarm entropy_collapse", "raised")
+                },
+            ],
+            checkpoints: [(0, 0.4), (5, 0.52), (10, 0.5)]
+                .into_iter()
+                .map(|(step, score)| CheckpointState {
+                    step,
+                    score: Some(Number(score)),
+                    is_best: step == 5,
+                    is_good: step == 10,
+                })
+                .collect(),
+            ..status()
+        }
+    }
+
+    /// The trip as the run's log has it.
+    fn tripped(ready: &mut Ready, key: &RunKey) {
+        use runlog::event::{EventKind, GuardDone};
+
+        let state = &ready.bench.app.shared.current_run().unwrap().state;
+        let trip = runlog::event::Event {
+            seq: state.events,
+            elapsed_ms: state.elapsed_ms,
+            kind: EventKind::GuardTripped {
+                guard: "kl".to_owned(),
+                watched: "rollout_corr/k3_kl".to_owned(),
+                step: 12,
+                since_step: 12,
+                value: Number(0.031),
+                limit: Number(0.02),
+                reason: "rollout_corr/k3_kl is 0.0310, above 0.02, for 1 value".to_owned(),
+                relapse: 0,
+                done: vec![GuardDone {
+                    action: "sync 1".to_owned(),
+                    before: "staleness 1".to_owned(),
+                    after: "staleness 0 for 1 round, then 1".to_owned(),
+                    is_done: true,
+                }],
+                cools_until: Some(17),
+                by: None,
+            },
+        };
+        let message = AppMessage::Events {
+            key: key.clone(),
+            events: vec![trip],
+        };
+        ready.bench.act(Action::Message(message));
+    }
+
+    fn at_guards() -> (Ready, RunKey) {
+        let (mut ready, key) = running();
+        ready.bench.press("v");
+        tripped(&mut ready, &key);
+        let status = Told::Status(Box::new(guarded()));
+        told(&mut ready, &key, Ask::Status, status);
+        ready.bench.effects.clear();
+        (ready, key)
+    }
+
+    /// What the run is asked, by the notice that says so.
+    fn asked_for(ready: &mut Ready, keys: &str) -> String {
+        ready.bench.press(keys);
+        let count = asked(ready);
+        format!("{count} {}", ready.notice())
+    }
+
+    #[test]
+    fn guards_show_value_limit_state_and_what_they_did_last() {
+        let (mut ready, _) = at_guards();
+        insta::assert_snapshot!("guards_80", ready.screen(80, 24));
+        insta::assert_snapshot!("guards_120", ready.screen(120, 40));
+        ready.bench.press("G");
+        insta::assert_snapshot!("guards_checkpoint", ready.screen(80, 24));
+        ready.bench.make_plain();
+        ready.bench.press("g g");
+        insta::assert_snapshot!("guards_plain", ready.screen(80, 24));
+        ready.screen(40, 10);
+    }
+
+    #[test]
+    fn a_guard_is_muted_and_cleared_by_a_key_and_tripped_after_a_question() {
+        let (mut ready, _) = at_guards();
+        assert_eq!(asked_for(&mut ready, "m"), "1 asked: mute kl");
+        assert_eq!(asked_for(&mut ready, "z"), "1 asked: clear kl");
+        assert_eq!(asked_for(&mut ready, "j j m"), "1 asked: unmute entropy");
+        ready.bench.press("g g t");
+        assert_eq!(asked(&mut ready), 0, "not before the answer");
+        let screen = ready.screen(80, 24);
+        assert!(
+            screen.contains("Trip guard kl?") && screen.contains("roll_back last"),
+            "{screen}"
+        );
+        ready.bench.press("t");
+        assert_eq!(asked(&mut ready), 0, "the same key cancels");
+        assert_eq!(asked_for(&mut ready, "t y"), "1 asked: trip kl");
+    }
+
+    #[test]
+    fn the_way_back_is_to_the_checkpoint_under_the_cursor_or_to_the_good_one() {
+        let (mut ready, _) = at_guards();
+        ready.bench.press("b");
+        let screen = ready.screen(80, 24);
+        assert!(screen.contains("Go back to step 10?"), "{screen}");
+        assert_eq!(asked(&mut ready), 0);
+        assert_eq!(asked_for(&mut ready, "y"), "1 asked: roll_back 10");
+        ready.bench.press("G enter");
+        assert!(ready.screen(80, 24).contains("Go back to step 0?"));
+        assert_eq!(asked_for(&mut ready, "y"), "1 asked: roll_back 0");
+    }
+
+    #[test]
+    fn a_run_that_has_ended_shows_its_guards_from_its_log_and_takes_no_orders() {
+        let (mut ready, key) = running();
+        tripped(&mut ready, &key);
+        let mut list = ready.bench.app.shared.runs.clone();
+        list.entries[0].glance.as_mut().unwrap().liveness = Liveness::Finished;
+        ready
+            .bench
+            .act(Action::Message(AppMessage::RunsListed(list)));
+        ready.bench.press("v");
+        ready.bench.run_jobs();
+        let screen = ready.screen(80, 24);
+        for part in ["kl", "tripped once", "staleness 1", "does not run"] {
+            assert!(screen.contains(part), "{part}: {screen}");
+        }
+        for keys in ["m", "z", "t", "b"] {
+            assert_eq!(asked(&mut ready), 0);
+            ready.bench.press(keys);
+            assert!(
+                ready.notice().contains("is not running: finished"),
+                "{keys}: {}",
+                ready.notice()
+            );
+        }
+    }
 }

@@ -7,7 +7,7 @@ use runlog::control::KNOBS;
 use super::control::KnobAnswer;
 use super::form::{self, Row};
 use super::jobs::read_job;
-use super::{Command, Launch, Mode, Pane, draw, draw_control};
+use super::{Command, Launch, Mode, Pane, draw, draw_control, guards};
 use crate::tui::action::Effect;
 use crate::tui::shared::{Notice, Shared};
 use crate::tui::widgets::field::{Field, Outcome};
@@ -221,10 +221,12 @@ impl Launch {
                     return Vec::new();
                 };
                 let visible = usize::from(place.height.saturating_sub(2));
+                let guards = guards::rows(self.control.status.as_ref(), shared).len();
                 let (list, length) = match pane {
                     Pane::Start => (&mut self.rows, self.form.rows().len()),
                     Pane::Queue => (&mut self.queue_list, self.queue.items().len()),
                     Pane::Control => (&mut self.control.list, KNOBS.len()),
+                    Pane::Guards => (&mut self.guards.list, guards),
                 };
                 let clicked = list.top(length, visible) + usize::from(row);
                 if clicked >= length {

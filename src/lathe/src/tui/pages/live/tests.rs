@@ -81,6 +81,10 @@ fn marked() -> Bench {
             who: "ana".to_owned(),
             command: "checkpoint".to_owned(),
             step: 4,
+            target: None,
+            before: None,
+            after: None,
+            until_step: None,
             knob: None,
             from: None,
             to: None,
@@ -101,6 +105,8 @@ fn marked() -> Bench {
             reason: "actor/ppo_kl is 0.03, above 0.02".to_owned(),
             relapse: 0,
             done: Vec::new(),
+            cools_until: None,
+            by: None,
         },
     ];
     let first = bench.app.shared.current_run().unwrap().state.events;

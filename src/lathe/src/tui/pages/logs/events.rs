@@ -174,8 +174,8 @@ pub fn lines(state: &RunState, older: Option<&Older>) -> Vec<Line> {
 
 /// `somebody sets actor_rollout_ref.actor.optim.lr from 1e-6 to 2e-6, from step 42 on`
 fn control_words(control: &ControlRecord) -> String {
-    let what = match &control.knob {
-        Some(knob) => format!("{} {knob}", control.command),
+    let what = match control.knob.as_ref().or(control.target.as_ref()) {
+        Some(about) => format!("{} {about}", control.command),
         None => control.command.clone(),
     };
     let who = &control.who;
@@ -184,7 +184,14 @@ fn control_words(control: &ControlRecord) -> String {
             from,
             to,
             from_step,
+            before,
+            after,
+            ..
         } => {
+            let became = match (before, after) {
+                (Some(before), Some(after)) => format!(" ({before} before, {after} now)"),
+                _ => String::new(),
+            };
             let from = from.map_or_else(String::new, |from| {
                 format!(" from {}", text::number(from.0))
             });
@@ -193,7 +200,7 @@ fn control_words(control: &ControlRecord) -> String {
                 Some(step) => format!(", from step {step} on"),
                 None => format!(", after step {}", control.step),
             };
-            format!("{who}: {what}{from}{to}{since}")
+            format!("{who}: {what}{from}{to}{became}{since}")
         }
         Outcome::Refused { to, reason } => {
             let to = to.map_or_else(String::new, |to| format!(" to {}", text::number(to.0)));

@@ -125,6 +125,8 @@ fn a_guard_and_a_resume_have_one_line_each() {
                 after: "0".to_owned(),
                 is_done: true,
             }],
+            cools_until: None,
+            by: None,
         },
     ];
     let events = kinds
@@ -500,6 +502,10 @@ fn what_people_changed_stands_among_the_lines() {
             who: "ana@laptop".to_owned(),
             command: "set".to_owned(),
             step: 41,
+            target: None,
+            before: None,
+            after: None,
+            until_step: None,
             knob: Some(knob.clone()),
             from: Some(Number(2e-6)),
             to: Some(Number(1e-6)),
@@ -510,6 +516,7 @@ fn what_people_changed_stands_among_the_lines() {
             who: "ana@laptop".to_owned(),
             command: "set".to_owned(),
             step: 42,
+            target: None,
             knob: Some(knob),
             to: Some(Number(-1.0)),
             reason: "expected 0 <= lr".to_owned(),

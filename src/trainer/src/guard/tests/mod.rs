@@ -1,5 +1,6 @@
 use super::*;
 use experiment::guards::Action;
+use runlog::event::Event;
 use runlog::number::Number;
 
 fn guards(yaml: &str, warmup_steps: u64) -> Guards {
@@ -138,7 +139,7 @@ fn after_a_roll_back_a_streak_begins_anew() {
         0,
     );
     assert_eq!(trips(&mut guards, "kl", &[0.0, 2.0, 2.0]), []);
-    guards.rolled_back();
+    guards.rolled_back(3);
     assert_eq!(guards.observe(0.0, &step(4, "kl", 2.0)), []);
     assert_eq!(guards.observe(0.0, &step(5, "kl", 2.0)), []);
     assert_eq!(guards.observe(0.0, &step(6, "kl", 2.0)).len(), 1);
@@ -155,3 +156,129 @@ fn every_alarm_that_a_guard_may_watch_is_one_that_the_alarm_table_has() {
         );
     }
 }
+
+#[test]
+fn a_muted_guard_sees_and_does_not_trip_and_acts_at_once_when_it_is_unmuted() {
+    let mut guards = guards("[{metric: kl, above: 1, for: 2, action: stop}]", 0);
+    let kl =
+        |guards: &mut Guards, number, value| guards.observe(0.0, &step(number, "kl", value)).len();
+    guards.find("kl").expect("it is there").mute(Some(4));
+    assert_eq!(guards.states(1, None)[0].words(), "muted until step 4");
+    for number in 2..=4 {
+        assert_eq!(kl(&mut guards, number, 9.0), 0, "step {number}");
+    }
+    assert_eq!(kl(&mut guards, 5, 9.0), 1, "four bad values in a row");
+    guards.find("kl").expect("it is there").clear();
+    guards.find("kl").expect("it is there").mute(None);
+    assert_eq!(guards.states(5, None)[0].words(), "muted");
+    assert_eq!(
+        (6..90)
+            .map(|number| kl(&mut guards, number, 9.0))
+            .sum::<usize>(),
+        0
+    );
+    guards.find("kl").expect("it is there").unmute();
+    assert_eq!(kl(&mut guards, 90, 9.0), 1);
+}
+
+#[test]
+fn a_cleared_guard_begins_at_the_foot_of_its_ladder_and_does_not_cool_down() {
+    let yaml = "[{metric: kl, above: 1, cooldown: 9, action: [sync, lower_lr 0.5]}]";
+    let mut guards = guards(yaml, 0);
+    assert_eq!(trips(&mut guards, "kl", &[0.0, 2.0, 2.0]).len(), 1);
+    assert_eq!(
+        guards.states(3, None)[0].words(),
+        "cooling down until step 11"
+    );
+    guards.find("kl").expect("it is there").clear();
+    assert_eq!(guards.trouble(), None);
+    let again = guards.observe(0.0, &step(4, "kl", 2.0));
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0].rung.to_string(), "sync 1");
+    assert_eq!(
+        guards.states(4, None)[0].trips,
+        2,
+        "what happened has happened"
+    );
+}
+
+#[test]
+fn a_guard_tripped_by_hand_does_its_next_rung_and_says_by_whom() {
+    let yaml = "[{metric: kl, above: 1, action: [sync, lower_lr 0.5]}]";
+    let mut guards = guards(yaml, 0);
+    assert_eq!(trips(&mut guards, "kl", &[0.0, 0.25]), []);
+    let kl = guards.find("kl").expect("it is there");
+    let first = kl.trip_by_hand(2, "ana@laptop");
+    assert_eq!(
+        (first.rung.to_string(), first.relapse),
+        ("sync 1".to_owned(), 0)
+    );
+    assert_eq!(
+        first.reason,
+        "tripped by ana@laptop; kl is 0.2500 and its limit 1.0000"
+    );
+    assert_eq!(first.by.as_deref(), Some("ana@laptop"));
+    let second = kl.trip_by_hand(2, "ana@laptop");
+    assert_eq!(second.rung.to_string(), "lower_lr 0.5");
+}
+
+#[test]
+fn the_trouble_of_a_roll_back_began_at_its_first_bad_value_also_when_it_tripped_before() {
+    let yaml = "[{metric: kl, above: 1, cooldown: 2, action: [sync, roll_back]}]";
+    let mut guards = guards(yaml, 0);
+    let mut seen = Vec::new();
+    for (number, value) in (1..).zip([0.0, 0.0, 2.0, 2.0, 2.0, 2.0]) {
+        for trip in guards.observe(0.0, &step(number, "kl", value)) {
+            seen.push((trip.step, trip.since_step, trip.rung.to_string()));
+        }
+    }
+    assert_eq!(
+        seen,
+        [
+            (3, 3, "sync 1".to_owned()),
+            (6, 3, "roll_back last".to_owned())
+        ],
+        "checkpoints of steps 3 to 5 are of the same trouble"
+    );
+    assert_eq!(guards.trouble(), Some(3));
+    guards.rolled_back(2);
+    assert_eq!(guards.trouble(), None);
+}
+
+#[test]
+fn only_a_watched_drop_remembers_what_it_is_measured_from() {
+    let yaml = "[{name: a, metric: kl, above: 1, action: stop}, {name: b, metric: kl, drop_points: 1, action: stop}]";
+    let mut guards = guards(yaml, 0);
+    trips(&mut guards, "kl", &[0.0, 0.5, 0.25]);
+    let json = serde_json::to_value(guards.remembered()).expect("plain values");
+    assert_eq!(json["a"]["seen"]["best"], serde_json::Value::Null);
+    assert_eq!(json["b"]["seen"]["best"], 0.5);
+    assert_eq!(json["b"]["seen"]["previous"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_guard_that_watches_something_else_now_begins_anew() {
+    let mut before = guards("[{name: g, metric: kl, above: 1, action: stop}]", 0);
+    assert_eq!(trips(&mut before, "kl", &[0.0, 2.0]).len(), 1);
+    let saved = before.remembered();
+    let trips_of = |yaml: &str| {
+        let mut after = guards(yaml, 0);
+        after.recall(&saved);
+        after.states(2, None)[0].trips
+    };
+    assert_eq!(
+        trips_of("[{name: g, metric: kl, above: 1, action: alert}]"),
+        1
+    );
+    assert_eq!(
+        trips_of("[{name: g, metric: kl, above: 2, action: stop}]"),
+        0
+    );
+    assert_eq!(
+        trips_of("[{name: g, metric: ess, above: 1, action: stop}]"),
+        0
+    );
+}
+
+mod alarms;
+mod model;
