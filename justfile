@@ -32,6 +32,10 @@ golden: libtorch
     INSTA_UPDATE=always sh tools/run_tests.sh
     git status --short -- '*.snap'
 
+# kill small runs KILLS times each, at random moments and inside checkpoint writes, resume them, and compare them with runs never killed
+kills KILLS='20' SEED=`date +%s`: libtorch
+    LATHE_KILLS={{KILLS}} LATHE_KILL_SEED={{SEED}} cargo test --release --workspace --test kills -- --nocapture --test-threads 1
+
 # licences, banned crates and their sources; known vulnerabilities where their database can be reached
 audit: _cargo-deny
     cargo deny --workspace check licenses bans sources

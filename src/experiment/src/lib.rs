@@ -16,6 +16,7 @@ pub mod estimators;
 mod given;
 pub mod guards;
 mod interpolate;
+mod keep;
 pub mod keys;
 pub mod losses;
 pub mod overrides;
@@ -26,6 +27,7 @@ pub mod yaml;
 
 pub use complaint::{Complaint, Complaints, Severity};
 pub use convert::check_value;
+pub use keep::{GuardsKeep, Keep};
 pub use keys::{glob, help, markdown};
 pub use resolve::{Loaded, from_text, inspect, load};
 pub use settings::Experiment;

@@ -511,6 +511,15 @@ pub struct Trainer {
     pub val_only: bool,
     pub critic_warmup: u64,
     pub max_actor_ckpt_to_keep: Option<u32>,
+    /// Of those beyond `max_actor_ckpt_to_keep`: each of a step that is a multiple of this is kept.
+    pub ckpt_keep_every: Option<u32>,
+    /// And so many with the best `ckpt_best_metric`.
+    pub ckpt_keep_best: u32,
+    /// Names, `*` for any text; the mean of all that fit.
+    pub ckpt_best_metric: String,
+    pub resume_mode: ResumeMode,
+    /// The checkpoint that `resume_path` starts from.
+    pub resume_from_path: Option<String>,
     /// What is watched while the run runs, and what is done when it goes wrong.
     pub guards: Vec<Guard>,
     /// Parquet with a `messages` column whose perplexity under the policy is `probe/perplexity`.
@@ -531,6 +540,18 @@ pub enum Mode {
     Async,
     /// Begins as `sync`; the async advisor measures, and turns the bound of staleness up to `max_staleness`.
     Auto,
+}
+
+/// What a run starts from. Going on in its own directory (`lathe run --resume`) is asked for on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResumeMode {
+    /// The model's weights; a run directory that holds checkpoints of its own goes on from the newest.
+    Auto,
+    /// The same: a new run has a new directory, so there is nothing to find.
+    Disable,
+    /// The checkpoint at `resume_from_path`, with its optimizer state and its place in the data.
+    ResumePath,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -866,6 +887,11 @@ impl Default for Trainer {
             val_only: false,
             critic_warmup: 0,
             max_actor_ckpt_to_keep: None,
+            ckpt_keep_every: None,
+            ckpt_keep_best: 0,
+            ckpt_best_metric: crate::guards::GOAL.to_owned(),
+            resume_mode: ResumeMode::Auto,
+            resume_from_path: None,
             guards: Vec::new(),
             guard_probe_files: Vec::new(),
             guard_probe_rows: 64,

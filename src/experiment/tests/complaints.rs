@@ -503,8 +503,13 @@ fn a_key_of_verl_without_effect_says_why() {
             &[]
         ),
         (
-            "resuming",
-            "BASE\ntrainer: {resume_mode: resume_path, resume_from_path: x/global_step_3}\n",
+            "a checkpoint deleted once it is loaded",
+            "BASE\ntrainer: {del_local_ckpt_after_load: true}\n",
+            &[]
+        ),
+        (
+            "a checkpoint to start from that nothing asks for",
+            "BASE\ntrainer: {resume_from_path: x/global_step_3}\n",
             &[]
         ),
         (

@@ -302,8 +302,12 @@ pub enum EventKind {
         /// Relative to the run directory.
         path: String,
         bytes: u64,
+        /// From the decision to the renamed directory.
         #[serde(with = "number::float")]
         save_ms: f64,
+        /// Of that, how long the learner stood still. 0 in logs of older versions.
+        #[serde(default, with = "number::float")]
+        blocked_ms: f64,
     },
     /// Once a second.
     HostSampled {

@@ -10,7 +10,7 @@ pub const USAGE: i32 = 2;
 pub const INPUT: i32 = 3;
 /// The run started and failed.
 pub const RUN_FAILED: i32 = 4;
-/// Another program is writing to this run directory, or it holds a run already.
+/// Another program is writing to this run directory, or it holds a warm-up or evaluation already: those do not go on.
 pub const BUSY: i32 = 5;
 /// The run refused what `lathe ctl` asked of it.
 pub const REFUSED: i32 = 6;

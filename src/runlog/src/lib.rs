@@ -8,6 +8,7 @@
 //! Knows nothing of experiments' meaning, models or screens.
 
 pub mod alarms;
+pub mod checkpoints;
 pub mod control;
 pub mod event;
 pub mod exit_code;

@@ -177,15 +177,15 @@ pub fn any_kind() -> BoxedStrategy<EventKind> {
             values,
         },
     );
-    let checkpoint =
-        (any::<(u64, u64)>(), ".{0,8}", any_f64()).prop_map(|((step, bytes), path, save_ms)| {
-            EventKind::CheckpointSaved {
-                step,
-                path,
-                bytes,
-                save_ms,
-            }
-        });
+    let checkpoint = (any::<(u64, u64)>(), ".{0,8}", (any_f64(), any_f64())).prop_map(
+        |((step, bytes), path, (save_ms, blocked_ms))| EventKind::CheckpointSaved {
+            step,
+            path,
+            bytes,
+            save_ms,
+            blocked_ms,
+        },
+    );
     let host = (
         any_f64(),
         any::<(u64, u64, u64)>(),

@@ -21,7 +21,7 @@ use trainer::failure::Failure;
 use trainer::host::HostSampler;
 use trainer::run::{self, Ended, panic_text};
 use trainer::stop::Stop;
-use trainer::{resume, sft, torch_ext};
+use trainer::{checkpoint, resume, sft, torch_ext};
 
 #[derive(Parser)]
 #[command(
@@ -100,7 +100,7 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
     let loaded = experiment::load(&run_dir.experiment_path(), &[]).map_err(Failure::input)?;
     let experiment = Arc::new(loaded.experiment);
     // Before anything is written: a run with nothing left to do stays as it is.
-    let resume = if is_sft {
+    let mut resume = if is_sft {
         None
     } else {
         resume::plan(&run_dir, &experiment)?
@@ -118,7 +118,13 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
             run_dir.experiment_path().display()
         )));
     }
-    let loggers = open_loggers(&run_dir, &experiment, &recorder)?;
+    // What a killed trainer left half-written.
+    checkpoint::tidy(&run_dir.checkpoints_dir()).map_err(Failure::run)?;
+    if let Some(resume) = &mut resume {
+        resume.adopt(&run_dir)?;
+    }
+    let resumed_from = resume.as_ref().map(|resume| resume.from_step);
+    let loggers = open_loggers(&run_dir, &experiment, &recorder, resumed_from)?;
     let sealing = runlog::store::follow(&run_dir).map_err(Failure::run)?;
     let stop = Stop::default();
     let has_ended = Arc::new(AtomicBool::new(false));
@@ -227,9 +233,13 @@ fn open_loggers(
     run_dir: &RunDir,
     experiment: &Experiment,
     recorder: &Recorder,
+    resumed_from: Option<u64>,
 ) -> Result<loggers::Following, Failure> {
     let config = serde_json::to_value(experiment).map_err(Failure::run)?;
-    let context = loggers::Context::new(run_dir, config);
+    let context = loggers::Context {
+        resumed_from,
+        ..loggers::Context::new(run_dir, config)
+    };
     let opened = experiment
         .trainer
         .logger

@@ -124,7 +124,8 @@ impl Sampler {
         let (version, is_evaluated) = (self.held.version, self.parts.is_evaluated);
         let settings = &self.parts.experiment.trainer;
         let is_due = match version {
-            0 => settings.val_before_train || self.parts.total_steps == 0,
+            _ if self.parts.total_steps == 0 => true,
+            0 => settings.val_before_train,
             _ => settings.test_freq > 0 && version.is_multiple_of(settings.test_freq as u64),
         };
         // A run that was interrupted between a checkpoint and its evaluation makes up for it. Where the same bits are promised an

@@ -24,11 +24,12 @@ use runlog::run_dir::RunDir;
 use tokio::sync::mpsc;
 
 use crate::advise::{Advising, Timed};
+use crate::checkpoint::{self, Saver, SaverParts};
 use crate::control::{Control, Draw, Held, MAX_STALENESS, RolloutKnobs};
 use crate::engine::{Engine, EngineOptions, TokenDecoder, WeightBuffer};
 use crate::failure::Failure;
 use crate::guard::{Acting, Guards, PROBE_METRIC, Probe, mode_name};
-use crate::learner::{Learner, kind_of};
+use crate::learner::{Learner, kind_of, kinds};
 use crate::resume::Resume;
 use crate::rollouts::{Sampled, Sampler, SamplerParts};
 use crate::setup;
@@ -68,7 +69,7 @@ pub fn run(
     let chat = setup::chat(experiment)?;
     let tools = setup::tools(experiment)?;
     let scorers = setup::scorers(experiment);
-    let prompts = setup::train_prompts(experiment, &chat, &tools)?;
+    let mut prompts = setup::train_prompts(experiment, &chat, &tools)?;
     let val = setup::val_prompts(experiment, &chat, &tools)?;
     let actor = setup::actor(experiment, device)?;
     let critic = setup::critic(experiment, device)?;
@@ -85,25 +86,44 @@ pub fn run(
     let config = Arc::clone(actor.config());
     let mut learner =
         Learner::new(Arc::clone(experiment), actor, critic, total_steps).map_err(Failure::run)?;
+    let is_fork = resume.is_some_and(|resume| resume.is_fork);
     let counters = resume
         .and_then(|resume| resume.checkpoint.as_ref())
-        .map(|path| learner.restore(path).map_err(Failure::input))
+        .map(|path| {
+            let restored = if is_fork {
+                learner.start_from(path)
+            } else {
+                learner.restore(path)
+            };
+            restored.map_err(Failure::input)
+        })
         .transpose()?;
+    if let Some(path) = resume.and_then(|resume| resume.checkpoint.as_ref()) {
+        checkpoint::check_tokenizer(path, chat.tokenizer()).map_err(Failure::input)?;
+    }
     let start = counters.as_ref().map_or(0, |counters| counters.step);
-    if start > 0 && start >= total_steps {
+    if start > 0 && start >= total_steps && !experiment.trainer.val_only {
         return Err(Failure::nothing_left(start, total_steps));
     }
-    let cursor = counters
+    let mut cursor = counters
         .as_ref()
         .and_then(|counters| counters.cursor.clone());
-    let prompts = match cursor.clone() {
-        Some(cursor) => prompts.at(cursor).map_err(Failure::input)?,
-        None => prompts,
-    };
     let mode = counters
         .as_ref()
+        .filter(|_| !is_fork)
         .and_then(|counters| counters.mode)
         .unwrap_or(experiment.trainer.mode);
+    let mut other_data = None;
+    if let Some(saved) = cursor.clone()
+        && let Err(error) = prompts.rewind(saved)
+    {
+        if !is_fork {
+            return Err(Failure::input(error));
+        }
+        // Another run may train on other data; it begins at their start.
+        other_data = Some(error.to_string());
+        cursor = None;
+    }
     recorder.record(EventKind::RunStarted {
         experiment_name: experiment.trainer.experiment_name.clone(),
         mode: mode_name(mode).to_owned(),
@@ -121,6 +141,13 @@ pub fn run(
     if let Some(resume) = resume {
         recorder.record(resume.event(run_dir));
     }
+    if let Some(reason) = other_data {
+        recorder.record(EventKind::Alarm {
+            name: "data begin anew".to_owned(),
+            step: Some(start),
+            message: format!("{reason}; the data begin at their start"),
+        });
+    }
 
     let rollout = &experiment.actor_rollout_ref.rollout;
     let weights = learner.actor().model.parameters();
@@ -129,6 +156,7 @@ pub fn run(
     let spare = WeightBuffer::new(&config, engine_kind, device);
     let canary_ids = setup::canary_ids(&config);
     let tokenizer = Arc::clone(chat.tokenizer());
+    let decoder = Arc::clone(&tokenizer);
     let engine = Engine::start(
         active,
         start,
@@ -142,7 +170,7 @@ pub fn run(
             lockstep: rollout.full_determinism,
             eos_token_ids: chat.stop_ids().to_vec(),
             decoder: Some(TokenDecoder::new(move |ids| {
-                tokenizer.decode(ids, false).unwrap_or_default()
+                decoder.decode(ids, false).unwrap_or_default()
             })),
             ..EngineOptions::new(&config)
         },
@@ -160,6 +188,7 @@ pub fn run(
     let val_only = experiment.trainer.val_only;
     let sampled_steps = if val_only { 0 } else { total_steps };
     let (changed, remembered) = counters
+        .filter(|_| !is_fork)
         .map(|counters| (counters.knobs, Some(counters.guards)))
         .unwrap_or_default();
     let draw = Draw {
@@ -214,6 +243,17 @@ pub fn run(
             experiment.trainer.critic_warmup,
         )),
         stop,
+        saver: Saver::start(SaverParts {
+            run_dir: run_dir.clone(),
+            recorder: recorder.clone(),
+            experiment: Arc::clone(experiment),
+            tokenizer,
+            tokenizer_files: setup::tokenizer_directory(experiment),
+            compute: kinds(&experiment.actor_rollout_ref.actor.fsdp_config).1,
+        })
+        .map_err(Failure::run)?,
+        sample_ids: vec![setup::canary_ids(&config)],
+        save_wait: Duration::ZERO,
     };
     match remembered {
         Some(remembered) => {
@@ -234,7 +274,7 @@ pub fn run(
     let may_roll_back = experiment.trainer.guards.iter().any(Guard::may_roll_back);
     if may_roll_back && start == 0 && sampled_steps > 0 {
         // Trouble may begin before the first checkpoint is due; a failure is an alarm already.
-        drop(training.checkpoint());
+        training.begin_checkpoint();
     }
     control.ready(&mut training, sampled_steps);
     if start > 0 {
@@ -282,8 +322,7 @@ pub fn run(
                 let due = experiment.trainer.save_freq > 0
                     && trained.is_multiple_of(experiment.trainer.save_freq as u64);
                 if due && trained < total_steps {
-                    // A failure is an alarm already, and the run goes on.
-                    drop(training.checkpoint());
+                    training.begin_checkpoint();
                 }
             }
             Waited::Rewound => {}

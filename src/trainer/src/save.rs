@@ -1,4 +1,4 @@
-//! What a run leaves behind: checkpoints and the record of its rollouts.
+//! What a run leaves behind beside its log: the counters in a checkpoint, a model, the record of rollouts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,20 +6,16 @@ use std::path::Path;
 
 use dialogue::data::Cursor;
 use dialogue::rollout::Finish;
-use experiment::Experiment;
 use experiment::settings::Mode;
-use runlog::event::{EventKind, Lane};
-use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 use runlog::store::{self, RolloutRow, StoreError};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use crate::checkpoint::{self, CheckpointError};
+use crate::checkpoint::CheckpointError;
 use crate::guard;
-use crate::learner::{Learner, Trained, TrainedBatch};
+use crate::learner::{Trained, TrainedBatch};
 use crate::objective::controller::KlController;
-use crate::setup;
 
 /// Counters and controllers of a run at a checkpoint: `state.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,71 +56,11 @@ impl RunCounters {
             problem: format!("its {} cannot be read ({error})", Self::FILE),
         })
     }
-}
 
-/// Writes the checkpoint of `counters.step`, says so in the log, and gives its path inside the run directory. A write that
-/// fails is also an alarm; the run goes on.
-pub fn checkpoint(
-    learner: &Learner,
-    experiment: &Experiment,
-    run_dir: &RunDir,
-    recorder: &Recorder,
-    counters: &RunCounters,
-) -> Result<String, CheckpointError> {
-    let step = counters.step;
-    let span = recorder.span(Lane::Checkpoint, format!("step {step}"), Some(step));
-    let source = setup::tokenizer_directory(experiment);
-    let written = checkpoint::write(&run_dir.checkpoints_dir(), step, |directory| {
-        trained(learner.actor(), directory, &source)?;
-        learner
-            .actor()
-            .optimizer
-            .save(&directory.join("actor_optimizer.safetensors"))
-            .map_err(io::Error::other)?;
-        if let Some(critic) = learner.critic() {
-            let place = directory.join("critic");
-            std::fs::create_dir_all(&place)?;
-            trained(critic, &place, &source)?;
-            critic
-                .optimizer
-                .save(&directory.join("critic_optimizer.safetensors"))
-                .map_err(io::Error::other)?;
-        }
-        std::fs::write(
-            directory.join(RunCounters::FILE),
-            serde_json::to_vec_pretty(counters)?,
-        )
-    });
-    let save_ms = span.end();
-    let written = written.inspect_err(|error| {
-        recorder.record(EventKind::Alarm {
-            name: "checkpoint not written".to_owned(),
-            step: Some(step),
-            message: error.to_string(),
-        });
-    })?;
-    let path = written
-        .path
-        .strip_prefix(run_dir.path())
-        .unwrap_or(&written.path)
-        .display()
-        .to_string();
-    recorder.record(EventKind::CheckpointSaved {
-        step,
-        path: path.clone(),
-        bytes: written.bytes,
-        save_ms,
-    });
-    if let Some(keep) = experiment.trainer.max_actor_ckpt_to_keep
-        && let Err(error) = checkpoint::prune(&run_dir.checkpoints_dir(), keep.max(1) as usize)
-    {
-        recorder.record(EventKind::Alarm {
-            name: "old checkpoint not removed".to_owned(),
-            step: Some(step),
-            message: error.to_string(),
-        });
+    /// Into the checkpoint that is written at `directory`.
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        std::fs::write(directory.join(Self::FILE), serde_json::to_vec_pretty(self)?)
     }
-    Ok(path)
 }
 
 /// A model in the Hugging Face layout, with the tokenizer files of `source`.

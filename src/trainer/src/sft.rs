@@ -385,11 +385,13 @@ pub fn run(
                 output.display()
             ))
         })?;
+    let save_ms = span.end();
     recorder.record(EventKind::CheckpointSaved {
         step: steps,
         path: output.display().to_string(),
         bytes,
-        save_ms: span.end(),
+        save_ms,
+        blocked_ms: save_ms,
     });
     control.ended(steps);
     Ok(

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dialogue::data::Cursor;
 use dialogue::rollout::{Finish, Rollout};
@@ -15,6 +16,7 @@ use runlog::number::Number;
 use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 
+use crate::checkpoint::{Request, Saver};
 use crate::control::{Change, Controlled, Done, Draw, RolloutKnobs, Standing};
 use crate::failure::Failure;
 use crate::guard::{Acting, PROBE_METRIC, Probe, mode_name};
@@ -26,6 +28,10 @@ use crate::stop::Stop;
 
 pub(crate) const TEMPERATURE: &str = "actor_rollout_ref.rollout.temperature";
 pub(crate) const STALENESS: &str = "trainer.max_staleness";
+const SAVE_WAIT: &str = "timing_s/save_checkpoint";
+
+/// Ids of a prompt and of its response in a checkpoint's sample: enough to tell weights apart, and a forward pass of no account.
+const SAMPLE_IDS: usize = 12;
 
 /// A learner on its way through a run.
 #[derive(Debug)]
@@ -47,6 +53,11 @@ pub struct Training<'r> {
     pub probe: Option<Probe>,
     pub guards: Acting,
     pub stop: &'r Stop,
+    pub saver: Saver,
+    /// Token ids whose log-probs each checkpoint holds; the first of them always the same.
+    pub sample_ids: Vec<Vec<u32>>,
+    /// How long the learner stood still for a checkpoint since the last step ended.
+    pub save_wait: Duration,
 }
 
 impl Training<'_> {
@@ -117,6 +128,16 @@ impl Training<'_> {
         {
             values.set(PROBE_METRIC, probe.perplexity(self.learner.actor())?);
         }
+        let save_wait = std::mem::take(&mut self.save_wait).as_secs_f64();
+        if save_wait > 0.0 {
+            let seconds = values.0.entry(SAVE_WAIT.to_owned()).or_default();
+            seconds.0 += save_wait;
+        }
+        if let Some(trained) = &trained {
+            self.sample_ids.truncate(1);
+            self.sample_ids
+                .extend(trained.batch.rollouts.iter().take(2).map(sample_ids));
+        }
         if let Some(trained) = &trained
             && self.experiment.trainer.record_rollouts
             && let Err(error) = save::rollouts(trained, step, self.run_dir)
@@ -150,25 +171,41 @@ impl Training<'_> {
         })
     }
 
-    /// Writes a checkpoint of the steps trained; gives its path inside the run directory. A failure is also an alarm.
-    pub fn checkpoint(&self) -> Result<String, String> {
-        save::checkpoint(
-            &self.learner,
-            self.experiment,
-            self.run_dir,
-            self.recorder,
-            &save::RunCounters {
-                step: self.trained,
-                kl_controller: *self.learner.controller(),
-                kl_loss_controller: Some(*self.learner.loss_controller()),
-                knobs: self.changed.clone(),
-                cursor: self.cursor.clone(),
-                seed: self.experiment.trainer.seed,
-                mode: (self.mode != self.experiment.trainer.mode).then_some(self.mode),
-                guards: self.guards.save(),
-            },
-        )
-        .map_err(|error| error.to_string())
+    /// Has a checkpoint of the steps trained written beside what follows. A failure is an alarm, and the run goes on.
+    pub fn begin_checkpoint(&mut self) {
+        let started = Instant::now();
+        self.save(false);
+        self.save_wait += started.elapsed();
+    }
+
+    /// Writes a checkpoint of the steps trained and waits for it; gives its path inside the run directory. A failure is also
+    /// an alarm.
+    pub fn checkpoint(&mut self) -> Result<String, String> {
+        let started = Instant::now();
+        self.save(true);
+        let written = self.saver.wait().expect("one was just written");
+        self.save_wait += started.elapsed();
+        written
+    }
+
+    fn save(&mut self, is_awaited: bool) {
+        let counters = save::RunCounters {
+            step: self.trained,
+            kl_controller: *self.learner.controller(),
+            kl_loss_controller: Some(*self.learner.loss_controller()),
+            knobs: self.changed.clone(),
+            cursor: self.cursor.clone(),
+            seed: self.experiment.trainer.seed,
+            mode: (self.mode != self.experiment.trainer.mode).then_some(self.mode),
+            guards: self.guards.save(),
+        };
+        let request = Request {
+            capture: self.learner.capture(),
+            counters,
+            sample_ids: self.sample_ids.clone(),
+            is_awaited,
+        };
+        self.saver.save(request);
     }
 
     /// A knob's value; None: this run has no such knob.
@@ -246,6 +283,14 @@ impl Controlled for Training<'_> {
             checkpoints: self.checkpoint_states(),
         }
     }
+}
+
+/// The end of a prompt and the beginning of its response, two ids or more.
+fn sample_ids(rollout: &Rollout) -> Vec<u32> {
+    let prompt = &rollout.prompt_ids;
+    let tail = &prompt[prompt.len().saturating_sub(SAMPLE_IDS)..];
+    let head = rollout.response_ids.iter().take(SAMPLE_IDS);
+    tail.iter().chain(head).copied().collect()
 }
 
 /// The first error when no dialogue reached an end: then the fault is not the dialogues'.

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use runlog::event::{Event, EventKind, RunStatus};
 use runlog::run_dir::RunDir;
 use runlog::tail;
-use tiny::{MODEL, experiment, fixture};
+use tiny::{MODEL, experiment, fixture, learned};
 
 struct Run {
     directory: RunDir,
@@ -340,33 +340,6 @@ fn go_on(directory: &Path) -> Output {
         .arg(directory)
         .output()
         .expect("the program starts")
-}
-
-/// Metrics of every step and evaluation that are no times or rates, as a reader of the run sees them.
-fn learned(directory: &RunDir) -> Vec<(String, Vec<(u64, u64)>)> {
-    let state = runlog::open::open(directory).expect("a log").state;
-    state
-        .series
-        .iter()
-        .filter(|(name, _)| {
-            [
-                "actor/",
-                "critic/",
-                "val-core/",
-                "response_length/",
-                "training/",
-            ]
-            .iter()
-            .any(|start| name.starts_with(start))
-        })
-        .map(|(name, series)| {
-            let points = series
-                .iter()
-                .map(|point| (point.step, point.value.0.to_bits()))
-                .collect();
-            (name.to_owned(), points)
-        })
-        .collect()
 }
 
 #[test]

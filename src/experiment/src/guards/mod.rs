@@ -50,6 +50,9 @@ pub const ONLINE: &str = r#"
 /// Names of presets.
 pub const PRESETS: [&str; 1] = ["online"];
 
+/// What `roll_back best` calls best: the reward on unseen dialogues.
+pub const GOAL: &str = "val-core/*/reward/mean@*";
+
 /// One guard.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]

@@ -70,7 +70,7 @@ const PYTHON: &str = "it names Python code, which Lathe does not run";
 const RAY: &str = "Ray is not used by the embedded trainer";
 const CHECKPOINT: &str =
     "checkpoints always hold weights, optimizer and all state, in the run directory";
-const RESUME: &str = "an experiment never resumes by itself: each start is a new run directory";
+const RESUME: &str = "a checkpoint is never deleted because a run started from it";
 const DISTILLATION: &str = "distillation is not supported yet";
 const QUANTIZATION: &str = "quantization is not supported yet";
 const ASYNC: &str = "trainer.mode and trainer.max_staleness decide this here";
@@ -199,7 +199,6 @@ const INERT: &[(&str, &str)] = &[
         "runs have their own directory, whose place is chosen on the command line",
     ),
     ("trainer.default_hdfs_dir", "runs stay on the local disk"),
-    ("trainer.resume_*", RESUME),
     ("trainer.del_local_ckpt_after_load", RESUME),
     (
         "trainer.remove_previous_ckpt_in_save",

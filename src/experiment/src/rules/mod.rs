@@ -7,13 +7,17 @@ mod learning;
 
 use crate::complaint::Severity;
 use crate::given::Givens;
-use crate::settings::{EngineName, Experiment, LoggerName, Mode};
+use crate::settings::{EngineName, Experiment, LoggerName, Mode, ResumeMode};
 
 /// Most policy versions that a batch may lag: each is a batch of rollouts in memory.
 const MAX_STALENESS: u32 = 8;
 
 /// How far the async advisor may go where nothing is said.
 const AUTO_STALENESS: u32 = 4;
+/// Longest dialogue: four times what the longest models of today read.
+const MAX_TOKENS: u64 = 1 << 22;
+/// Most dialogues at once: a thousand times what a large run holds.
+const MAX_ROLLOUTS: u64 = 1 << 20;
 
 /// verl's dead key that we give a meaning: both sides of the clip.
 pub const CLIP_RATIO: &str = "actor_rollout_ref.actor.clip_ratio";
@@ -23,6 +27,7 @@ pub fn apply(experiment: &mut Experiment, givens: &mut Givens) {
     let mut rules = Rules { experiment, givens };
     rules.clip_ratio();
     rules.names_and_mirrors();
+    rules.sizes();
     rules.batches();
     rules.micro_batches();
     rules.estimator();
@@ -34,8 +39,13 @@ pub fn apply(experiment: &mut Experiment, givens: &mut Givens) {
     rules.dialogue();
     rules.mode();
     rules.guards();
+    rules.resuming();
     rules.files();
     rules.devices();
+}
+
+fn trainer_keeps_all(experiment: &Experiment) -> bool {
+    experiment.trainer.max_actor_ckpt_to_keep.is_none()
 }
 
 struct Rules<'a> {
@@ -110,6 +120,74 @@ impl Rules<'_> {
         if !self.has(rollout_gpus) {
             self.experiment.actor_rollout_ref.rollout.n_gpus_per_node =
                 self.experiment.trainer.n_gpus_per_node;
+        }
+    }
+
+    /// Counts that no machine has the memory for, told before they are tried.
+    fn sizes(&mut self) {
+        let (data, rollout) = (
+            &self.experiment.data,
+            &self.experiment.actor_rollout_ref.rollout,
+        );
+        let tokens = u64::from(data.max_prompt_length) + u64::from(data.max_response_length);
+        let rollouts = u64::from(data.train_batch_size) * u64::from(rollout.n);
+        let checked: [(&[&str], u64, u64, &str); 4] = [
+            (
+                &["data.max_response_length", "data.max_prompt_length"],
+                tokens,
+                MAX_TOKENS,
+                "data.max_prompt_length + data.max_response_length, tokens of one dialogue,",
+            ),
+            (
+                &["actor_rollout_ref.rollout.n", "data.train_batch_size"],
+                rollouts,
+                MAX_ROLLOUTS,
+                "data.train_batch_size * actor_rollout_ref.rollout.n, dialogues of one step,",
+            ),
+            (
+                &["actor_rollout_ref.rollout.val_kwargs.n"],
+                u64::from(rollout.val_kwargs.n),
+                MAX_ROLLOUTS,
+                "actor_rollout_ref.rollout.val_kwargs.n",
+            ),
+            (
+                &["actor_rollout_ref.rollout.max_num_seqs"],
+                u64::from(rollout.max_num_seqs),
+                MAX_ROLLOUTS,
+                "actor_rollout_ref.rollout.max_num_seqs",
+            ),
+        ];
+        for (keys, value, most, what) in checked {
+            if value > most {
+                self.error(keys, format!("{what} is {value}; expected at most {most}"));
+            }
+        }
+    }
+
+    fn resuming(&mut self) {
+        const MODE: &str = "trainer.resume_mode";
+        const PATH: &str = "trainer.resume_from_path";
+        let trainer = &self.experiment.trainer;
+        match (trainer.resume_mode, &trainer.resume_from_path) {
+            (ResumeMode::ResumePath, None) => self.error(
+                &[MODE],
+                format!("{MODE} is resume_path, and {PATH} names no checkpoint"),
+            ),
+            (ResumeMode::Auto | ResumeMode::Disable, Some(_)) => self.warn(
+                &[PATH],
+                format!("{PATH} has no effect; set {MODE} to resume_path to start from it"),
+            ),
+            _ => {}
+        }
+        if trainer_keeps_all(self.experiment) {
+            for key in ["trainer.ckpt_keep_every", "trainer.ckpt_keep_best"] {
+                if self.has(key) {
+                    self.note(
+                        &[key],
+                        format!("{key} has no effect: every checkpoint is kept while trainer.max_actor_ckpt_to_keep is null"),
+                    );
+                }
+            }
         }
     }
 

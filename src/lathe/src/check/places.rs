@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use experiment::Experiment;
+use experiment::settings::ResumeMode;
+use runlog::checkpoints;
 
 use super::Finding;
 use crate::launch::Job;
@@ -154,6 +156,10 @@ pub fn beside_overrides(experiment: &Experiment, experiment_file: &Path) -> Vec<
         ),
         ("critic.model.path", experiment.critic.model.path.as_ref()),
         ("sft.init_config", experiment.sft.init_config.as_ref()),
+        (
+            "trainer.resume_from_path",
+            experiment.trainer.resume_from_path.as_ref(),
+        ),
     ];
     let mut overrides: Vec<String> = single
         .into_iter()
@@ -207,6 +213,13 @@ pub fn missing_inputs(experiment: &Experiment, experiment_file: &Path, job: Job)
         .iter()
         .filter_map(|(key, place)| missing_data(key, place));
     findings.extend(missing.map(|message| Finding::error("data", message)));
+    if job == Job::Run
+        && experiment.trainer.resume_mode == ResumeMode::ResumePath
+        && let Some(written) = &experiment.trainer.resume_from_path
+        && let Err(error) = checkpoints::measure(&Place::of(written, experiment_file).path)
+    {
+        findings.push(Finding::error("checkpoint", error.to_string()));
+    }
     findings
 }
 

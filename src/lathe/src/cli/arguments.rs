@@ -16,7 +16,7 @@ Exit codes:
   2    wrong usage, or an experiment with errors
   3    input that cannot be used: model, tokenizer, data or libtorch missing or corrupt
   4    the run started and failed
-  5    another program is writing to this run directory
+  5    another program is writing to this run directory, or it holds a warm-up or evaluation already
   6    the run refused what `lathe ctl` asked of it
   7    `lathe ctl` cannot reach the run: it has ended, runs elsewhere, or does not answer
   8    `lathe run --resume` of a run whose every step is trained: nothing is left to do
@@ -96,8 +96,12 @@ pub enum Command {
         #[command(flatten)]
         arguments: RunArguments,
         /// Go on in the directory of this run, from its newest whole checkpoint; its own experiment, with these overrides
-        #[arg(long, value_name = "RUN", conflicts_with_all = ["name", "detach"])]
+        #[arg(long, value_name = "RUN", conflicts_with_all = ["name", "detach", "from"])]
         resume: Option<OsString>,
+        /// Start a new run at a checkpoint of another: its weights, optimizer, step and place in the data, with this experiment's
+        /// settings. A path, RUN:STEP, or a run, whose newest is taken
+        #[arg(long, value_name = "CHECKPOINT")]
+        from: Option<OsString>,
     },
     /// Warm a model up on demonstrations (supervised)
     Sft(RunArguments),
@@ -121,6 +125,8 @@ pub enum Command {
     },
     /// Write a run's metrics, curves or a report to a file
     Export(ExportArguments),
+    /// List a run's checkpoints, and remove those that no rule keeps
+    Checkpoints(CheckpointsArguments),
     /// Ask a run on this machine to save a checkpoint and stop
     Stop {
         /// A path, a name, the start of an id, or `latest`
@@ -407,6 +413,49 @@ pub enum CtlCommand {
     /// Go back to a checkpoint: best, good (from before what guards see wrong), or a step; steps go on counting
     #[value(name = "roll_back", alias = "roll-back")]
     RollBack,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without --keep, --every and --best the experiment's own rules count (trainer.max_actor_ckpt_to_keep,
+trainer.ckpt_keep_every, trainer.ckpt_keep_best). What the run's guards may go back to always stays.
+
+Examples:
+  lathe checkpoints latest
+  lathe checkpoints latest prune --keep 2 --best 1 --dry-run")]
+pub struct CheckpointsArguments {
+    /// A path, a name, the start of an id, or `latest`
+    pub run: OsString,
+    pub command: Option<CheckpointsCommand>,
+    /// Keep the newest N
+    #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    pub keep: Option<usize>,
+    /// Keep those of steps that are a multiple of N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub every: Option<u64>,
+    /// Keep the N with the best value
+    #[arg(long, value_name = "N")]
+    pub best: Option<usize>,
+    /// What says which is best, `*` for any text [default: that of the experiment]
+    #[arg(long, value_name = "GLOB")]
+    pub metric: Option<String>,
+    /// With prune: only say what would go
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Read every byte and compare it with its checksum, instead of looking at the lengths
+    #[arg(long)]
+    pub verify: bool,
+    /// JSON lines, one a checkpoint
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub place: RunsPlace,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CheckpointsCommand {
+    /// Remove what no rule keeps
+    Prune,
 }
 
 #[derive(Debug, Args)]

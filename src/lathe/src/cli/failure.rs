@@ -61,6 +61,17 @@ impl From<ClientError> for Failure {
 impl From<RunDirError> for Failure {
     fn from(error: RunDirError) -> Self {
         let code = match &error {
+            // What was named cannot be used, for whoever asks.
+            RunDirError::Io { source, .. }
+                if matches!(
+                    source.kind(),
+                    io::ErrorKind::NotADirectory
+                        | io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                exit_code::INPUT
+            }
             RunDirError::Io { .. } => exit_code::UNEXPECTED,
             RunDirError::Busy { .. } => exit_code::BUSY,
             RunDirError::NotARun { .. }

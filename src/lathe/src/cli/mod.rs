@@ -7,6 +7,7 @@
 
 mod arguments;
 mod check;
+mod checkpoints;
 mod ctl;
 mod data;
 mod experiment_file;
@@ -62,13 +63,19 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         Command::Run {
             arguments,
             resume: Some(resumed),
+            ..
         } => resume::run(&resumed, &arguments, out, terminal),
-        Command::Run { arguments, .. } => run::run(Job::Run, &arguments, out, terminal),
-        Command::Sft(arguments) => run::run(Job::Sft, &arguments, out, terminal),
+        Command::Run {
+            arguments, from, ..
+        } => run::run(Job::Run, &arguments, from.as_deref(), out, terminal),
+        Command::Sft(arguments) => run::run(Job::Sft, &arguments, None, out, terminal),
         Command::Check(arguments) => check::check(&arguments, out, terminal),
         Command::Data { command } => data::data(&command, out, terminal),
         Command::Follow { run, place, form } => run::follow(&run, &place, form, out, terminal),
         Command::Export(arguments) => export::export(&arguments, &cli.workbench, out),
+        Command::Checkpoints(arguments) => {
+            checkpoints::checkpoints(&arguments, cli.workbench.read_only, out, terminal)
+        }
         Command::Stop { run, place } => runs::stop(&place, &run, out),
         Command::Ctl(arguments) => ctl::ctl(&arguments, out, terminal),
         Command::Runs(arguments) => runs::runs(&arguments, out, terminal),

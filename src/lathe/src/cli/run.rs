@@ -12,8 +12,8 @@ use serde_json::json;
 use super::arguments::{Form, RunArguments, RunsPlace};
 use super::check::finding_line;
 use super::experiment_file;
-use super::{Failure, Output, report, runs};
-use crate::headless::{Follow, Followed, JsonView, PlainView, ProgressView, View};
+use super::{Failure, Output, checkpoints, report, runs};
+use crate::headless::{End, Follow, Followed, JsonView, PlainView, ProgressView, View};
 use crate::launch::{self, Job, Order, StartError, Trainer};
 use crate::terminal::Terminal;
 
@@ -21,10 +21,11 @@ use crate::terminal::Terminal;
 pub fn run(
     job: Job,
     arguments: &RunArguments,
+    from: Option<&OsStr>,
     out: &mut Output,
     terminal: Terminal,
 ) -> Result<i32, Failure> {
-    let result = start_and_follow(job, arguments, out, terminal);
+    let result = start_and_follow(job, arguments, from, out, terminal);
     if let Err(Failure::Told { exit_code, message }) = &result
         && arguments.form.json
     {
@@ -40,6 +41,7 @@ pub fn run(
 fn start_and_follow(
     job: Job,
     arguments: &RunArguments,
+    from: Option<&OsStr>,
     out: &mut Output,
     terminal: Terminal,
 ) -> Result<i32, Failure> {
@@ -48,17 +50,28 @@ fn start_and_follow(
             "which experiment? give its YAML file (or, with `lathe run`, --resume RUN)".to_owned(),
         )
     })?;
-    let mut overrides = arguments.overrides.clone();
+    let mut given = arguments.overrides.clone();
+    let mut parent = None;
+    if let Some(from) = from {
+        let (checkpoint, run) = checkpoints::named(&arguments.place, from)?;
+        given.push("trainer.resume_mode=resume_path".to_owned());
+        given.push(launch::text_override(
+            "trainer.resume_from_path",
+            &checkpoint.to_string_lossy(),
+        ));
+        parent = run;
+    }
+    let mut overrides = given.clone();
     overrides.extend(arguments.name.as_deref().map(launch::name_override));
     // Tells the complaints.
     experiment_file::load_for_run(&experiment, &overrides, terminal)?;
     let order = Order {
         job,
         experiment,
-        overrides: arguments.overrides.clone(),
+        overrides: given,
         name: arguments.name.clone(),
         runs_root: root(&arguments.place),
-        parent: None,
+        parent,
         command: std::env::args_os()
             .map(|argument| argument.to_string_lossy().into_owned())
             .collect(),
@@ -83,20 +96,39 @@ fn start_and_follow(
     {
         eprintln!("lathe: the end of the run is not in its log: {error}");
     }
+    if let End::Died(ending) = &followed.end
+        && followed.state.started.is_none()
+        && followed.missing_end().is_none()
+    {
+        // It said nothing in its log: later readers find a failed start, not a run that may still come to life.
+        let failed = EventKind::RunEnded {
+            status: RunStatus::Failed,
+            exit_code: ending.exit_code(),
+            reason: format!("it did not start: {}", ending.explanation()),
+            steps: 0,
+        };
+        // The reason is told below; that the log lacks it is no further failure.
+        drop(record(&run_dir, failed));
+    }
     report::print(&run_dir, &followed, arguments.form.json, out, terminal)
 }
 
 /// Our child is gone by our own doing and could not write how: later readers must find a stopped run, not a dead one.
 fn record_end(run_dir: &RunDir, reason: &str, steps: u64) -> Result<(), String> {
-    let mut run_dir = RunDir::open(run_dir.path()).map_err(|error| error.to_string())?;
-    let recorder =
-        Recorder::start(&mut run_dir, Options::default()).map_err(|error| error.to_string())?;
-    recorder.record(EventKind::RunEnded {
+    let stopped = EventKind::RunEnded {
         status: RunStatus::Stopped,
         exit_code: exit_code::STOPPED,
         reason: reason.to_owned(),
         steps,
-    });
+    };
+    record(run_dir, stopped)
+}
+
+fn record(run_dir: &RunDir, kind: EventKind) -> Result<(), String> {
+    let mut run_dir = RunDir::open(run_dir.path()).map_err(|error| error.to_string())?;
+    let recorder =
+        Recorder::start(&mut run_dir, Options::default()).map_err(|error| error.to_string())?;
+    recorder.record(kind);
     recorder.close().map_err(|error| error.to_string())
 }
 

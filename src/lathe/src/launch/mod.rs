@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 pub use ending::{Ending, last_lines};
 pub use find::find_trainer;
-pub use start::{Order, StartError, first_sign, name_override, prepare, start};
+pub use start::{Order, StartError, first_sign, name_override, prepare, start, text_override};
 
 /// The hidden command of `lathe` that becomes the trainer.
 pub const EXEC_COMMAND: &str = "__exec-trainer";

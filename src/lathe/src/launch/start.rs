@@ -190,6 +190,11 @@ pub fn first_sign(run_dir: &RunDir, trainer: &mut Trainer) -> Result<bool, Start
 
 /// The override that a name stands for. Quoted, so that a name with commas or colons stays one text.
 pub fn name_override(name: &str) -> String {
-    let quoted = name.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("trainer.experiment_name=\"{quoted}\"")
+    text_override("trainer.experiment_name", name)
+}
+
+/// An override that says a text, whatever stands in it.
+pub fn text_override(key: &str, text: &str) -> String {
+    let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("{key}=\"{quoted}\"")
 }

@@ -186,6 +186,7 @@ pub fn sample_events(steps: u64) -> Vec<Event> {
                     path: format!("checkpoints/step-{step:06}"),
                     bytes: 9_600_000,
                     save_ms: 20.0,
+                    blocked_ms: 0.5,
                 },
             );
         }

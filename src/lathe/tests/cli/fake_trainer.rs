@@ -194,6 +194,7 @@ pub fn checkpoint(step: u64) -> Act {
         path: format!("checkpoints/step-{step:06}"),
         bytes: 9_800_000,
         save_ms: 12.0,
+        blocked_ms: 0.5,
     })
 }
 

@@ -4,6 +4,7 @@
 //! its trainer, writing real events through `runlog`. Nothing here links libtorch or learns anything.
 
 mod check;
+mod checkpoints;
 mod ctl;
 mod export;
 mod fake_trainer;

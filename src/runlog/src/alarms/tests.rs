@@ -161,6 +161,7 @@ fn kl_that_jumps_is_an_alarm_until_it_is_back() {
         path: "checkpoints/step-000060".to_owned(),
         bytes: 1,
         save_ms: 1.0,
+        blocked_ms: 0.5,
     });
     run.step(&[("actor/kl_loss", 0.4)]);
     run.step(&[]);

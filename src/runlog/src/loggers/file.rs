@@ -1,7 +1,8 @@
 //! verl's `file` logger: JSON lines `{"step": 12, "data": {"actor/pg_loss": 0.01, …}}`.
 //!
-//! Two differences, both on purpose: verl truncates the file at each start and we append; verl writes NaN as null and we
-//! write `"NaN"`. A step and an evaluation after it are two rows of one step.
+//! Two differences, both on purpose: verl truncates the file at each start and we append, but a resumed run takes the rows
+//! of the steps out that it trains again; verl writes NaN as null and we write `"NaN"`. A step and an evaluation after it are
+//! two rows of one step.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::appender::Appender;
-use super::{Context, Logger};
+use super::{Context, Logger, again};
 use crate::event::{Event, EventKind};
 use crate::number::Values;
 
@@ -38,7 +39,36 @@ pub(super) fn path(context: &Context, variable: &dyn Fn(&str) -> Option<String>)
     }
 }
 
+/// The line of a step or an evaluation; None for other events.
+fn line(event: &Event) -> io::Result<Option<Vec<u8>>> {
+    let (EventKind::StepEnded { step, values, .. } | EventKind::EvalEnded { step, values, .. }) =
+        &event.kind
+    else {
+        return Ok(None);
+    };
+    let mut line = serde_json::to_vec(&Row {
+        step: *step,
+        data: values,
+    })?;
+    line.push(b'\n');
+    Ok(Some(line))
+}
+
 impl FileRows {
+    /// The file at `path`; of a resumed run without the steps that are trained again.
+    pub(super) fn of_run(path: &Path, context: &Context) -> io::Result<Self> {
+        match context.resumed_from {
+            Some(from_step) if path.starts_with(&context.run_path) && path.exists() => {
+                again::rebuild(path, context, from_step, |rows| Ok(Self { rows }))
+            }
+            Some(from_step) => {
+                again::without_superseded(path, context, from_step, line)?;
+                Self::open(path)
+            }
+            None => Self::open(path),
+        }
+    }
+
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut rows = Appender::open(path)?;
         let size = rows.size();
@@ -60,17 +90,9 @@ impl Logger for FileRows {
     }
 
     fn take(&mut self, event: &Event) -> io::Result<()> {
-        match &event.kind {
-            EventKind::StepEnded { step, values, .. }
-            | EventKind::EvalEnded { step, values, .. } => {
-                let mut row = serde_json::to_vec(&Row {
-                    step: *step,
-                    data: values,
-                })?;
-                row.push(b'\n');
-                self.rows.append(&row)
-            }
-            _ => self.rows.flush(),
+        match line(event)? {
+            Some(row) => self.rows.append(&row),
+            None => self.rows.flush(),
         }
     }
 

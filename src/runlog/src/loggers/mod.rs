@@ -3,9 +3,11 @@
 //! ```text
 //!  events.jsonl ─► Tail ─► thread ─► each Logger
 //! ```
-//! Loggers follow the log like any viewer, so they see what was recorded, in its order, and can neither stall nor end a
+//! A resumed run's logs hold no step twice: `file` and `wandb` are brought back to the step it goes on from, and `tensorboard`
+//! is told to forget what came after it. Loggers follow the log like any viewer, so they see what was recorded, in its order, and can neither stall nor end a
 //! run. One that fails keeps what it has not written and tries again with the next event.
 
+mod again;
 mod appender;
 mod console;
 mod file;
@@ -59,6 +61,8 @@ pub struct Context {
     pub command: Vec<String>,
     /// The effective experiment, as an object.
     pub config: serde_json::Value,
+    /// The run goes on after this step: later ones are trained again.
+    pub resumed_from: Option<u64>,
 }
 
 impl Context {
@@ -75,6 +79,7 @@ impl Context {
             git: info.git.clone(),
             command: info.command.clone(),
             config,
+            resumed_from: None,
         }
     }
 
@@ -107,7 +112,7 @@ pub fn open(
     let variable = |key: &str| variable(key).filter(|value| !value.is_empty());
     let opened: io::Result<Box<dyn Logger>> = match name {
         "console" => Ok(Box::new(Console::new(Box::new(io::stdout())))),
-        "file" => FileRows::open(&file::path(context, &variable))
+        "file" => FileRows::of_run(&file::path(context, &variable), context)
             .map(|logger| Box::new(logger) as Box<dyn Logger>),
         "tensorboard" => {
             let directory = variable("TENSORBOARD_DIR")

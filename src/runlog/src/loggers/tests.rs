@@ -347,6 +347,7 @@ fn context(directory: &Path) -> Context {
         }),
         command: vec!["lathe".to_owned(), "run".to_owned()],
         config: serde_json::json!({"trainer": {"seed": 42}, "data": {"train_files": ["a"]}}),
+        resumed_from: None,
     }
 }
 
@@ -420,6 +421,148 @@ fn the_file_has_verls_rows_and_grows_at_each_start() {
     assert_eq!(
         fs::read_to_string(&path).unwrap(),
         "{\"step\":1,\"data\":{\"actor/pg_loss\":0.25}}\n{\"step\":2,\n{\"step\":2,\"data\":{\"actor/pg_loss\":\"NaN\"}}\n"
+    );
+}
+
+/// Steps 1 to 4 and an evaluation after 2; killed, gone back to 3, killed after the new 5, gone back to 4, ended with 5.
+fn a_run_killed_twice() -> [Vec<EventKind>; 3] {
+    let train = |from: u64, to: u64, value: f64| {
+        (from..=to).map(move |at| step(at, &[("actor/pg_loss", value)]))
+    };
+    let resumed = |from_step| EventKind::RunResumed {
+        from_step,
+        checkpoint: None,
+        lost_steps: 1,
+        passed_over: Vec::new(),
+    };
+    let mut first: Vec<EventKind> = train(1, 3, 0.5).collect();
+    first.push(eval(2, 0.25));
+    first.extend(train(4, 4, 0.5));
+    let second = std::iter::once(resumed(3))
+        .chain(train(4, 5, 1.5))
+        .collect();
+    let last = std::iter::once(resumed(4))
+        .chain(train(5, 5, 2.5))
+        .chain([ended(0)])
+        .collect();
+    [first, second, last]
+}
+
+/// Writes a run's log as it grows, and has `open` make a logger at each start of its trainer.
+fn feed_in_three_starts(
+    run: &Path,
+    open: impl Fn(&Context) -> Box<dyn Logger>,
+) -> [Vec<EventKind>; 3] {
+    let sessions = a_run_killed_twice();
+    let mut log = fs::File::create(run.join("events.jsonl")).unwrap();
+    let mut seq = 0;
+    for (kinds, resumed_from) in sessions.iter().zip([None, Some(3), Some(4)]) {
+        let mut logger = open(&Context {
+            resumed_from,
+            ..context(run)
+        });
+        for kind in kinds {
+            let event = Event {
+                seq,
+                elapsed_ms: seq as f64 * 500.0,
+                kind: kind.clone(),
+            };
+            seq += 1;
+            log.write_all(&serde_json::to_vec(&event).unwrap()).unwrap();
+            log.write_all(b"\n").unwrap();
+            logger.take(&event).unwrap();
+        }
+        if resumed_from == Some(4) {
+            logger.finish().unwrap();
+        }
+    }
+    sessions
+}
+
+const ROWS_OF_A_RUN_KILLED_TWICE: [(u64, &str, f64); 6] = [
+    (1, "actor/pg_loss", 0.5),
+    (2, "actor/pg_loss", 0.5),
+    (3, "actor/pg_loss", 0.5),
+    (2, "val-core/a/reward/mean@1", 0.25),
+    (4, "actor/pg_loss", 1.5),
+    (5, "actor/pg_loss", 2.5),
+];
+
+fn rows_of(path: &Path) -> Vec<(u64, String, f64)> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines()
+        .flat_map(|line| {
+            let row: serde_json::Value = serde_json::from_str(line).unwrap();
+            let step = row["step"].as_u64().unwrap();
+            let data = row["data"].as_object().unwrap().clone();
+            data.into_iter()
+                .map(move |(name, value)| (step, name, value.as_f64().unwrap()))
+        })
+        .collect()
+}
+
+fn owned(rows: &[(u64, &str, f64)]) -> Vec<(u64, String, f64)> {
+    rows.iter()
+        .map(|(step, name, value)| (*step, (*name).to_owned(), *value))
+        .collect()
+}
+
+#[test]
+fn the_file_of_a_resumed_run_has_each_step_once() {
+    let run = tempfile::tempdir().unwrap();
+    let path = run.path().join("metrics.jsonl");
+    feed_in_three_starts(run.path(), |context| {
+        Box::new(FileRows::of_run(&path, context).unwrap())
+    });
+    assert_eq!(rows_of(&path), owned(&ROWS_OF_A_RUN_KILLED_TWICE));
+}
+
+#[test]
+fn a_file_shared_with_other_runs_loses_only_the_superseded_rows_of_this_one() {
+    let run = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let path = elsewhere.path().join("all.jsonl");
+    let theirs = "{\"step\":9,\"data\":{\"actor/pg_loss\":7.0}}\n";
+    fs::write(&path, theirs).unwrap();
+    feed_in_three_starts(run.path(), |context| {
+        Box::new(FileRows::of_run(&path, context).unwrap())
+    });
+    let mut expected = owned(&[(9, "actor/pg_loss", 7.0)]);
+    expected.extend(owned(&ROWS_OF_A_RUN_KILLED_TWICE));
+    assert_eq!(rows_of(&path), expected);
+}
+
+#[test]
+fn the_wandb_run_of_a_resumed_run_is_one_run_whose_steps_only_rise() {
+    let run = tempfile::tempdir().unwrap();
+    feed_in_three_starts(run.path(), |context| {
+        Box::new(Wandb::open(run.path(), context).unwrap())
+    });
+    let records = wandb_records(&fs::read(wandb_file(run.path())).unwrap());
+    let numbers: Vec<u64> = records
+        .iter()
+        .map(|record| record[&1][0].number())
+        .collect();
+    assert_eq!(numbers, (1..=records.len() as u64).collect::<Vec<_>>());
+    assert_eq!(bodies(&records, 17).len(), 1, "one run record");
+    assert_eq!(bodies(&records, 18).len(), 1, "one exit");
+    let history: Vec<(String, String)> = bodies(&records, 2)
+        .iter()
+        .map(|row| {
+            let row = items(row, 1);
+            (row["_step"].clone(), row["actor/pg_loss"].clone())
+        })
+        .collect();
+    let expected = [
+        ("1", "0.5"),
+        ("2", "0.5"),
+        ("3", "0.5"),
+        ("4", "1.5"),
+        ("5", "2.5"),
+    ];
+    assert_eq!(
+        history,
+        expected.map(|(step, value)| (step.to_owned(), value.to_owned()))
     );
 }
 

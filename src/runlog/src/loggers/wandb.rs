@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::appender::Appender;
 use super::proto::Message;
-use super::{Context, Logger, console};
+use super::{Context, Logger, again, console};
 use crate::event::{Event, EventKind};
 use crate::number::{Number, Values};
 use crate::state::derived_values;
@@ -55,7 +55,16 @@ impl Wandb {
         let _ = std::fs::remove_file(&latest);
         let _ = std::os::unix::fs::symlink(&name, &latest);
         let path = directory.join(format!("run-{}.wandb", context.run_id));
-        let file = Appender::open(&path)?;
+        match context.resumed_from {
+            // One run record, one history whose steps only rise: W&B takes nothing else.
+            Some(from_step) => {
+                again::rebuild(&path, context, from_step, |file| Self::begin(file, context))
+            }
+            None => Self::begin(Appender::open(&path)?, context),
+        }
+    }
+
+    fn begin(file: Appender, context: &Context) -> io::Result<Self> {
         let is_new = file.size() == 0;
         let mut logger = Self {
             file,
@@ -328,6 +337,10 @@ impl Logger for Wandb {
             EventKind::HostSampled { .. } => self.write_stats(event),
             EventKind::RunEnded { exit_code, .. } => {
                 self.exit_code = Some(*exit_code);
+                Ok(())
+            }
+            EventKind::RunResumed { .. } => {
+                self.exit_code = None;
                 Ok(())
             }
             _ => self.file.flush(),

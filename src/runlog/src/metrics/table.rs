@@ -134,7 +134,7 @@ pub static TABLE: &[Metric] = &[
     metric("timing_s/update_critic", "s", Lower, Timing, "time in this step for: critic updates"),
     metric("timing_s/update_actor", "s", Lower, Timing, "time in this step for: actor updates"),
     metric("timing_s/update_weights", "s", Lower, Timing, "time in this step for: weight sync"),
-    metric("timing_s/save_checkpoint", "s", Lower, Timing, "time in this step for: writing the checkpoint"),
+    metric("timing_s/save_checkpoint", "s", Lower, Timing, "time in this step during which the learner stood still for the checkpoint before it; the write itself goes on beside"),
     metric("timing_s/testing", "s", Lower, Timing, "time in this step for: evaluation"),
     metric("timing_s/sync_rollout_weights", "s", Lower, Timing, "time in this step for: weight sync, one step off"),
     metric("timing_s/generate_async", "s", Lower, Timing, "time in this step for: waiting for the batch that was generated meanwhile"),

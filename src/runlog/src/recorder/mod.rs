@@ -110,6 +110,14 @@ pub struct CloseError {
     pub error: String,
 }
 
+/// The disk does not hold the log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path} is not on the disk: {error}")]
+pub struct PersistError {
+    pub path: String,
+    pub error: String,
+}
+
 /// Handle to a run's log; clones share one queue, thread and file.
 #[derive(Clone)]
 pub struct Recorder {
@@ -200,6 +208,16 @@ impl Recorder {
 
     pub fn health(&self) -> Health {
         self.inner.queue.health()
+    }
+
+    /// Waits until the disk itself (fsync) holds all that was recorded before this call. `patience`: how long to wait while it
+    /// refuses. Whoever leaves something on disk that the log must know of first calls this in between.
+    pub fn persist(&self, patience: Duration) -> Result<(), PersistError> {
+        let outcome = self.inner.queue.persist(patience);
+        outcome.map_err(|error| PersistError {
+            path: self.inner.path.clone(),
+            error,
+        })
     }
 
     /// Writes what is queued, ends the thread and frees the run. Later events are refused. Safe to call twice.

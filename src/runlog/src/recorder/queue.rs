@@ -28,6 +28,9 @@ struct State {
     written: u64,
     lost: u64,
     failing: Option<(String, u32, Instant)>,
+    /// Events with a lower sequence number are to be on the disk itself, and are.
+    wanted_on_disk: u64,
+    on_disk: u64,
 }
 
 /// What the worker wakes up to.
@@ -49,6 +52,8 @@ impl Queue {
                 written: 0,
                 lost: 0,
                 failing: None,
+                wanted_on_disk: 0,
+                on_disk: 0,
             }),
             changed: Condvar::new(),
             ordinary_limit,
@@ -99,6 +104,9 @@ impl Queue {
         let mut state = self.state();
         loop {
             let Some(oldest) = state.oldest else {
+                if state.wanted_on_disk > state.on_disk {
+                    return Work::Events(Vec::new());
+                }
                 if state.close_by.is_some() {
                     return Work::Closed;
                 }
@@ -110,7 +118,8 @@ impl Queue {
             };
             let due = oldest + flush_after;
             let now = Instant::now();
-            if state.is_urgent || state.close_by.is_some() || now >= due {
+            let is_wanted = state.wanted_on_disk > state.on_disk;
+            if state.is_urgent || is_wanted || state.close_by.is_some() || now >= due {
                 break;
             }
             state = self
@@ -185,6 +194,49 @@ impl Queue {
         });
         state.oldest.get_or_insert_with(Instant::now);
         state.is_urgent = true;
+    }
+
+    /// Waits until all that was recorded before this call is on the disk. The error says why it is not after `patience`.
+    pub(super) fn persist(&self, patience: Duration) -> Result<(), String> {
+        let end = Instant::now() + patience;
+        let mut state = self.state();
+        let wanted = state.next_seq;
+        state.wanted_on_disk = state.wanted_on_disk.max(wanted);
+        self.changed.notify_all();
+        while state.on_disk < wanted {
+            let now = Instant::now();
+            if now >= end {
+                return Err(match &state.failing {
+                    Some((error, _, _)) => error.clone(),
+                    None => format!("the disk took longer than {} s", patience.as_secs_f64()),
+                });
+            }
+            if state.close_by.is_some_and(|close_by| now >= close_by) {
+                return Err("the log is closed".to_owned());
+            }
+            let until = state.close_by.map_or(end, |close_by| close_by.min(end));
+            state = self
+                .changed
+                .wait_timeout(state, until - now)
+                .expect("nothing panics while holding the queue")
+                .0;
+        }
+        Ok(())
+    }
+
+    /// How far the disk is to hold the log, when somebody waits for that and the file has it already.
+    pub(super) fn due_on_disk(&self) -> Option<u64> {
+        let state = self.state();
+        let in_file = state
+            .events
+            .front()
+            .map_or(state.next_seq, |event| event.seq);
+        (state.wanted_on_disk > state.on_disk && in_file >= state.wanted_on_disk).then_some(in_file)
+    }
+
+    pub(super) fn put_on_disk(&self, seq: u64) {
+        self.state().on_disk = seq;
+        self.changed.notify_all();
     }
 
     pub(super) fn lost(&self) -> u64 {

@@ -16,6 +16,8 @@ struct DiskState {
     /// Cutting a file needs no room, but a disk that is gone refuses that too.
     is_gone: bool,
     openings: u32,
+    /// Bytes at the last fsync.
+    synced_bytes: usize,
 }
 
 struct DiskFile(Disk);
@@ -58,6 +60,11 @@ impl LogFile for DiskFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        let mut disk = self.0.0.lock().unwrap();
+        if disk.is_gone {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        disk.synced_bytes = disk.bytes.len();
         Ok(())
     }
 }
@@ -79,6 +86,11 @@ impl Disk {
 
     fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap().bytes.clone()
+    }
+
+    /// What a power cut would leave.
+    fn synced_bytes(&self) -> usize {
+        self.0.lock().unwrap().synced_bytes
     }
 
     fn events(&self) -> Vec<Event> {
@@ -382,4 +394,46 @@ fn a_log_is_continued_after_its_last_whole_line() {
         events[1].elapsed_ms >= 5000.0,
         "time goes on where the first writer stopped"
     );
+}
+
+#[test]
+fn what_is_persisted_is_on_the_disk_when_the_call_returns() {
+    let disk = Disk::with_room(1 << 20);
+    // Nobody else hurries: an ordinary event alone would wait for an hour.
+    let recorder = disk.recorder(Options {
+        flush_after: Duration::from_secs(3600),
+        ..quick()
+    });
+    recorder.persist(Duration::from_secs(60)).unwrap();
+    assert!(disk.events().is_empty());
+    for index in 0..50 {
+        recorder.record(log(format!("{index}")));
+    }
+    recorder.persist(Duration::from_secs(60)).unwrap();
+    assert_eq!(disk.events().len(), 50);
+    assert_eq!(disk.synced_bytes(), disk.bytes().len());
+    recorder.close().unwrap();
+}
+
+#[test]
+fn a_disk_that_refuses_is_told_by_persist_and_tried_again_until_it_takes_the_log() {
+    let disk = Disk::with_room(1 << 20);
+    disk.set_gone(true);
+    let recorder = disk.recorder(quick());
+    recorder.record(log("a"));
+    let error = recorder.persist(Duration::from_millis(20)).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("the test's disk is not on the disk: "),
+        "{error}"
+    );
+    disk.set_gone(false);
+    recorder.persist(Duration::from_secs(60)).unwrap();
+    // An alarm about the trouble may follow.
+    let first = disk.bytes().iter().position(|byte| *byte == b'\n').unwrap();
+    assert!(disk.synced_bytes() > first);
+    recorder.close().unwrap();
+    let error = recorder.persist(Duration::from_secs(60)).unwrap_err();
+    assert!(error.to_string().contains("the log is closed"), "{error}");
 }

@@ -48,7 +48,7 @@ impl Worker {
 
     pub(super) fn run(&mut self) {
         while let Work::Events(events) = self.queue.take(self.options.flush_after, BATCH_EVENTS) {
-            if !self.write_all(&events) {
+            if !self.write_all(&events) || !self.sync_if_wanted() {
                 return;
             }
             self.report_losses();
@@ -81,6 +81,11 @@ impl Worker {
                 }
             }
         }
+        self.tell_recovery();
+        true
+    }
+
+    fn tell_recovery(&self) {
         self.queue
             .recovered(self.elapsed_ms(), |failing_for, error| {
                 alarm(
@@ -91,6 +96,27 @@ impl Worker {
                     ),
                 )
             });
+    }
+
+    /// Has the disk hold the log where somebody waits for that; false: closing, and the disk still refuses.
+    fn sync_if_wanted(&mut self) -> bool {
+        let mut back_off = self.options.retry_first;
+        while let Some(seq) = self.queue.due_on_disk() {
+            let synced = self.open().and_then(|()| {
+                let file = self.file.as_mut().expect("open() sets it or fails");
+                file.sync()
+            });
+            let Err(error) = synced else {
+                self.queue.put_on_disk(seq);
+                self.tell_recovery();
+                break;
+            };
+            self.file = None;
+            if !self.queue.failed(&error, back_off) {
+                return false;
+            }
+            back_off = (back_off * 2).min(self.options.retry_most);
+        }
         true
     }
 

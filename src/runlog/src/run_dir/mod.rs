@@ -122,6 +122,11 @@ impl RunDir {
     ///
     /// `run.json` comes last and by rename, so a directory without it is one whose making was interrupted, and no run.
     pub fn create(root: &Path, new: &NewRun) -> Result<Self, RunDirError> {
+        if root.exists() && !root.is_dir() {
+            let what = "it is no directory; choose another with --runs or LATHE_RUNS";
+            let error = io::Error::new(io::ErrorKind::NotADirectory, what);
+            return Err(RunDirError::io("put runs into", root)(error));
+        }
         fs::create_dir_all(root).map_err(RunDirError::io("create the runs directory", root))?;
         let (info, path) = loop {
             let info = RunInfo::new(new).map_err(RunDirError::io("name a run in", root))?;

@@ -124,6 +124,8 @@ pub struct Checkpoint {
     pub path: String,
     pub bytes: u64,
     pub save_ms: f64,
+    /// How long the learner stood still for it.
+    pub blocked_ms: f64,
 }
 
 /// The last host sample.
@@ -221,7 +223,7 @@ pub struct RunState {
 impl RunState {
     /// Raised whenever [`RunState::apply`] does something else with some event, or a field is added, removed or moved:
     /// states that an earlier fold left on disk are then made again. A test holds it to the fields.
-    pub(crate) const FOLD_VERSION: u32 = 6;
+    pub(crate) const FOLD_VERSION: u32 = 7;
 
     /// The state after all of `events`.
     pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
@@ -372,12 +374,14 @@ impl RunState {
                 path,
                 bytes,
                 save_ms,
+                blocked_ms,
             } => self.checkpoints.push(Checkpoint {
                 elapsed_ms,
                 step: *step,
                 path: path.clone(),
                 bytes: *bytes,
                 save_ms: *save_ms,
+                blocked_ms: *blocked_ms,
             }),
             EventKind::HostSampled {
                 cpu_percent,

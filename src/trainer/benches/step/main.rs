@@ -1,13 +1,15 @@
-//! `just bench [WORD…]`: what one training step costs, in CPU seconds, and how fast 500 M weights reach the rollouts.
+//! `just bench [WORD…]`: what one training step costs, in CPU seconds, how fast 500 M weights reach the rollouts, and how long a
+//! checkpoint stops the learner.
 //!
 //! Every measurement runs in a process of its own (so that peak memory is its own), one after the other, one thread each for
 //! engine and learner, on the path of a run: generate, `Learner::step`, `Publisher::publish`, `Receiver::accept`. Left out of ours
 //! is the text side (template, tokenizer, scorer). The median of three steps after one to warm up; prompts are new in every step.
-//! WORDs narrow it down: `w1 w2`, `f32 bf16`, `grpo ppo generate sync guards`.
+//! WORDs narrow it down: `w1 w2`, `f32 bf16`, `grpo ppo generate sync checkpoint guards`.
 //!
 //! Where `LATHE_PEERS` names a Python with TRL, `trl_grpo.py`, `trl_ppo.py` and `hf_generate.py` of the folder
 //! `LATHE_PEER_SCRIPTS` run in between and the ratios are printed; see [`peers`].
 
+mod checkpoint;
 mod clock;
 mod guards;
 mod objectives;
@@ -51,6 +53,7 @@ fn measure(what: &[String]) -> anyhow::Result<()> {
     match words[..] {
         ["sync"] => print(&sync::measure()?),
         ["guards"] => print(&guards::measure()?),
+        ["checkpoint"] => print(&checkpoint::measure()?),
         [workload, dtype, algorithm] => {
             let workload = [W1, W2]
                 .into_iter()
@@ -84,8 +87,17 @@ fn child<T: DeserializeOwned>(what: &[&str]) -> anyhow::Result<T> {
 }
 
 fn report(words: &[String]) -> anyhow::Result<()> {
-    const KNOWN: [&str; 9] = [
-        "w1", "w2", "f32", "bf16", "grpo", "ppo", "generate", "sync", "guards",
+    const KNOWN: [&str; 10] = [
+        "w1",
+        "w2",
+        "f32",
+        "bf16",
+        "grpo",
+        "ppo",
+        "generate",
+        "sync",
+        "checkpoint",
+        "guards",
     ];
     if let Some(word) = words.iter().find(|word| !KNOWN.contains(&word.as_str())) {
         bail!("bench: {word} is none of {}", KNOWN.join(" "));
@@ -104,7 +116,7 @@ fn report(words: &[String]) -> anyhow::Result<()> {
         "CPU seconds (user + system), one thread; load average {}",
         clock::load_average()
     );
-    let what = ["grpo", "ppo", "generate", "sync", "guards"];
+    let what = ["grpo", "ppo", "generate", "sync", "checkpoint", "guards"];
     // What the guards' cost is compared with.
     let mut shortest_step_s: Option<f64> = None;
     for workload in [W1, W2] {
@@ -147,6 +159,10 @@ fn report(words: &[String]) -> anyhow::Result<()> {
     }
     if wanted("sync", &what) {
         let ours: sync::Sync = child(&["sync"])?;
+        println!("\n{ours}");
+    }
+    if wanted("checkpoint", &what) {
+        let ours: checkpoint::Checkpoint = child(&["checkpoint"])?;
         println!("\n{ours}");
     }
     if wanted("guards", &what) {

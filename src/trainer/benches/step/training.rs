@@ -91,7 +91,7 @@ impl fmt::Display for Generation {
 }
 
 /// The settings of a run with one optimizer step a batch. Everything else is as a run has it by default.
-fn experiment(workload: &Workload, kind: Kind, algorithm: Algorithm) -> Experiment {
+pub fn experiment(workload: &Workload, kind: Kind, algorithm: Algorithm) -> Experiment {
     let mut experiment = Experiment::default();
     experiment.data.train_batch_size = workload.prompts as u32;
     experiment.data.max_prompt_length = *PROMPT_TOKENS.end() as u32;
@@ -217,7 +217,7 @@ pub fn runtime() -> std::io::Result<Runtime> {
         .build()
 }
 
-fn start_engine(actor: &Parameters, experiment: &Experiment) -> std::io::Result<Engine> {
+pub fn start_engine(actor: &Parameters, experiment: &Experiment) -> std::io::Result<Engine> {
     Engine::start(
         WeightBuffer::from_parameters(actor, actor.kind(), Device::Cpu),
         0,

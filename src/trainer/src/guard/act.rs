@@ -80,7 +80,7 @@ impl Acting {
     fn evaluated(&mut self, step: u64, values: &Values) {
         let scores: Vec<f64> = values
             .iter()
-            .filter(|(name, _)| experiment::glob("val-core/*/reward/mean@*", name))
+            .filter(|(name, _)| experiment::glob(experiment::guards::GOAL, name))
             .map(|(_, value)| value.0)
             .collect();
         if !scores.is_empty() {

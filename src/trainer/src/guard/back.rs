@@ -36,10 +36,7 @@ impl Training<'_> {
         };
         Ok(found
             .into_iter()
-            .filter_map(|path| {
-                let step = path.file_name()?.to_str()?.strip_prefix("step-")?;
-                Some((step.parse().ok()?, path))
-            })
+            .map(|found| (found.step, found.path))
             .filter(|(step, _)| !is_left(*step))
             .collect())
     }
@@ -174,6 +171,8 @@ impl Training<'_> {
             .into_iter()
             .filter_map(|key| Some((key, self.knob_value(key)?)))
             .collect();
+        // The newest may still be under way; what became of it was told.
+        drop(self.saver.wait());
         let counters = self
             .learner
             .restore(path)

@@ -18,6 +18,7 @@ mod update;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dialogue::rollout::Rollout;
 use experiment::Experiment;
@@ -27,6 +28,7 @@ use runlog::event::Lane;
 use runlog::recorder::Recorder;
 use tch::{Device, Kind, Tensor};
 
+use crate::checkpoint::{self, Capture, Gate, Models};
 use crate::model::parameters::Parameters;
 use crate::model::transformer::Transformer;
 use crate::objective::advantage::Advantages;
@@ -127,6 +129,8 @@ pub struct Learner {
     /// Of the KL in the reward, and of the KL in the loss.
     controller: KlController,
     loss_controller: KlController,
+    /// Of the last capture: shut while its tensors are being copied.
+    gate: Option<Arc<Gate>>,
 }
 
 /// dtype of the weights that are stepped, and of the matrix work.
@@ -196,7 +200,34 @@ impl Learner {
                 total_steps,
             )?,
             experiment,
+            gate: None,
         })
+    }
+
+    /// Everything that is trained, lent to whoever writes it down: until the capture is dropped, this learner waits before it
+    /// changes a weight.
+    pub fn capture(&mut self) -> Capture {
+        // One at a time: the earlier one's gate would be forgotten.
+        self.wait_for_copy();
+        let lend = |trained: &Trained| checkpoint::Model {
+            parameters: trained.model.parameters().shallow_clone(),
+            optimizer: trained.optimizer.state(),
+        };
+        let capture = Capture::new(Models {
+            actor: lend(&self.actor),
+            critic: self.critic.as_ref().map(lend),
+        });
+        self.gate = Some(capture.gate());
+        capture
+    }
+
+    /// What comes before every change of a weight. Gives how long the last capture was waited for, once.
+    pub(crate) fn wait_for_copy(&mut self) -> Duration {
+        let Some(gate) = self.gate.take() else {
+            return Duration::ZERO;
+        };
+        gate.pass();
+        gate.waited()
     }
 
     pub fn actor(&self) -> &Trained {
@@ -394,6 +425,11 @@ impl Learner {
         values.set("timing_s/adv", (recorder.elapsed_ms() - started_ms) / 1e3);
         drop(no_grad);
 
+        // Everything until here only read.
+        let copy_wait = self.wait_for_copy();
+        if !copy_wait.is_zero() {
+            values.set("timing_s/save_checkpoint", copy_wait.as_secs_f64());
+        }
         if let Some(state_values) = &critic_values {
             let span = recorder.span(Lane::CriticUpdate, "critic update", Some(step));
             self.update_critic(

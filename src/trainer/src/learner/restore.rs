@@ -4,11 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use tch::Tensor;
-
-use super::{Learner, Trained};
+use super::{Learner, Trained, kinds};
 use crate::checkpoint::{self, CheckpointError};
+use crate::model::parameters::Parameters;
 use crate::model::pretrained::PretrainedError;
+use crate::model::transformer::Transformer;
 use crate::optimizer::{self, StagedState};
 use crate::save::RunCounters;
 
@@ -24,7 +24,7 @@ pub enum RestoreError {
 
 /// A model's weights and optimizer state, read and known to fit.
 struct Staged {
-    weights: Vec<Tensor>,
+    weights: Parameters,
     optimizer: StagedState,
 }
 
@@ -46,7 +46,7 @@ impl Staged {
     fn put_into(self, model: &mut Trained) {
         tch::no_grad(|| {
             let held = model.model.parameters();
-            for ((_, tensor), saved) in held.iter().zip(&self.weights) {
+            for ((_, tensor), (_, saved)) in held.iter().zip(self.weights.iter()) {
                 tensor.shallow_clone().copy_(saved);
             }
         });
@@ -57,11 +57,40 @@ impl Staged {
 
 impl Learner {
     /// Puts a verified checkpoint into this learner, in place: weights and optimizer state of actor and critic, the KL
-    /// controller, and the knobs that had been set by then. Gives the checkpoint's counters; what they say of steps and data
+    /// controller, and the knobs that had been set by then. The checkpoint's stored log-probs are computed again first. Gives the checkpoint's counters; what they say of steps and data
     /// is the caller's to follow or not. Knobs that were set later, and not by then, stay as they are.
     ///
     /// On an error the learner is as it was.
     pub fn restore(&mut self, path: &Path) -> Result<RunCounters, RestoreError> {
+        let counters = self.put_in(path)?;
+        for (key, value) in &counters.knobs {
+            // The rollout side's knobs are not the learner's to set.
+            if let Ok(held) = self.knob(key) {
+                *held = *value;
+            }
+        }
+        self.controller = counters.kl_controller;
+        if let Some(controller) = counters.kl_loss_controller {
+            self.loss_controller = controller;
+        }
+        Ok(counters)
+    }
+
+    /// The same at the start of another run: what the experiment says of knobs and KL stands, and only an adaptive KL
+    /// coefficient goes on from where it was.
+    ///
+    /// On an error the learner is as it was.
+    pub fn start_from(&mut self, path: &Path) -> Result<RunCounters, RestoreError> {
+        let counters = self.put_in(path)?;
+        self.controller.go_on_from(&counters.kl_controller);
+        if let Some(saved) = &counters.kl_loss_controller {
+            self.loss_controller.go_on_from(saved);
+        }
+        Ok(counters)
+    }
+
+    /// Weights and optimizers, and nothing else.
+    fn put_in(&mut self, path: &Path) -> Result<RunCounters, RestoreError> {
         let unfit = |reason: String| RestoreError::Unfit {
             path: path.to_owned(),
             reason,
@@ -91,19 +120,14 @@ impl Learner {
             })
             .transpose()
             .map_err(unfit)?;
+        let (_, compute) = kinds(&self.experiment.actor_rollout_ref.actor.fsdp_config);
+        let model = Transformer::new(actor.weights.shallow_clone(), compute, false);
+        checkpoint::check_model(path, &model, compute).map_err(unfit)?;
+        drop(model);
+        self.wait_for_copy();
         actor.put_into(&mut self.actor);
         if let (Some(saved), Some(critic)) = (critic, &mut self.critic) {
             saved.put_into(critic);
-        }
-        for (key, value) in &counters.knobs {
-            // The rollout side's knobs are not the learner's to set.
-            if let Ok(held) = self.knob(key) {
-                *held = *value;
-            }
-        }
-        self.controller = counters.kl_controller;
-        if let Some(controller) = counters.kl_loss_controller {
-            self.loss_controller = controller;
         }
         Ok(counters)
     }

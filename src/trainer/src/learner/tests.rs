@@ -538,10 +538,13 @@ fn a_restored_learner_goes_on_as_if_it_had_never_left_and_a_broken_checkpoint_ch
         mode: None,
         guards: crate::guard::Saved::default(),
     };
-    let experiment = Arc::clone(&first.experiment);
-    crate::save::checkpoint(&first, &experiment, &run_dir, &recorder, &counters)
-        .expect("a checkpoint");
-    let saved = run_dir.checkpoint_path(2);
+    let fill = |directory: &std::path::Path| {
+        first.capture().models().write(directory, directory)?;
+        counters.write(directory)
+    };
+    let saved = runlog::checkpoints::write(&run_dir.checkpoints_dir(), 2, fill, || Ok(()))
+        .expect("a checkpoint")
+        .path;
     train(&mut first, 3);
     let uninterrupted = state_of(&first, root.path());
 
@@ -570,4 +573,38 @@ fn a_restored_learner_goes_on_as_if_it_had_never_left_and_a_broken_checkpoint_ch
         state_of(&second, root.path()) == uninterrupted,
         "a refused checkpoint changes nothing"
     );
+}
+
+#[test]
+fn a_captured_learner_changes_no_weight_before_the_capture_is_given_back() {
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let mut run_dir =
+        runlog::run_dir::RunDir::create(root.path(), &runlog::run_dir::NewRun::default())
+            .expect("a run directory");
+    let recorder =
+        runlog::recorder::Recorder::start(&mut run_dir, runlog::recorder::Options::default())
+            .expect("a recorder");
+    let mut learner = learner(|experiment| experiment.actor_rollout_ref.actor.optim.lr = 1e-2);
+    let capture = learner.capture();
+    let before = capture.copied();
+    let gate = capture.gate();
+    let stepped = std::thread::spawn(move || {
+        let outcome = learner.step(1, 0, rollouts(), &recorder).expect("a step");
+        (learner, outcome)
+    });
+    while !gate.is_waited_at() {
+        std::thread::yield_now();
+    }
+    let same = |learner: &crate::checkpoint::Models| {
+        let (held, before) = (&learner.actor, &before.actor);
+        held.parameters
+            .iter()
+            .zip(before.parameters.iter())
+            .all(|((_, left), (_, right))| left.equal(right))
+    };
+    assert!(same(capture.models()), "the step waits with its update");
+    drop(capture);
+    let (mut learner, outcome) = stepped.join().expect("it goes on");
+    assert!(!same(learner.capture().models()), "and then makes it");
+    assert!(outcome.values.0["timing_s/save_checkpoint"].0 > 0.0);
 }

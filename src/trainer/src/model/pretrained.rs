@@ -94,10 +94,10 @@ impl Parameters {
         Ok(Self::from_entries(config, entries))
     }
 
-    /// The tensors of `directory` in the order of [`Parameters::iter`], for a model of this very shape. Nothing is changed.
-    pub fn stage(&self, directory: &Path) -> Result<Vec<Tensor>, PretrainedError> {
+    /// The weights in `directory`, on the CPU, for a model of this very shape. Nothing is changed.
+    pub fn stage(&self, directory: &Path) -> Result<Self, PretrainedError> {
         let entries = read_tensors(directory, self.config(), self.kind(), Device::Cpu)?;
-        Ok(entries.into_iter().map(|(_, tensor)| tensor).collect())
+        Ok(Self::from_entries(Arc::clone(self.config()), entries))
     }
 
     /// Loads a critic: as it is when the directory holds one, else the trunk of a language model under a fresh value head.
@@ -140,6 +140,10 @@ impl Parameters {
             .iter()
             .map(|(name, tensor)| (name.to_owned(), StoredTensor::new(tensor)));
         safetensors::serialize_to_file(views, Some(metadata), &path)
+            .map_err(|error| write_error(path.clone(), &error))?;
+        // The writer makes it readable for its owner alone. A model is as public as the rest of its directory.
+        std::fs::metadata(directory.join("config.json"))
+            .and_then(|config| std::fs::set_permissions(&path, config.permissions()))
             .map_err(|error| write_error(path, &error))?;
 
         for name in COMPANION_FILES {

@@ -90,6 +90,19 @@ impl KlController {
         }
     }
 
+    /// Goes on from where `saved` had steered to, under this controller's own target, horizon and bounds. A fixed coefficient stays.
+    pub fn go_on_from(&mut self, saved: &Self) {
+        if let (
+            Self::Adaptive { coefficient, .. },
+            Self::Adaptive {
+                coefficient: saved, ..
+            },
+        ) = (&mut *self, saved)
+        {
+            *coefficient = *saved;
+        }
+    }
+
     /// `observed`: the KL of the batch just penalised, of `sequences` sequences. A KL that is not a number changes nothing.
     pub fn update(&mut self, observed: MeanKl, sequences: u64) {
         let Self::Adaptive {

@@ -16,7 +16,7 @@ use tch::{Kind, Tensor};
 use crate::torch_ext::{self, AdamWNumbers, AdamWTensors};
 
 pub use schedule::LrSchedule;
-pub use state::StagedState;
+pub use state::{StagedState, write_state};
 
 /// Added to the norm before dividing, as `torch.nn.utils.clip_grad_norm_` does.
 const CLIP_EPSILON: f64 = 1e-6;

@@ -26,19 +26,16 @@ impl Slot {
 impl AdamW {
     /// Writes the state to `path`. On the CPU nothing is copied.
     pub fn save(&self, path: &Path) -> Result<(), Error> {
-        let file_error = |source| Error::File {
-            path: path.to_owned(),
-            what: "save",
-            source,
-        };
-        let tensors: Vec<_> = self
-            .slots
+        write_state(&self.state(), path)
+    }
+
+    /// Every tensor of the state under its name; they share their storage with the optimizer.
+    pub fn state(&self) -> Vec<(String, Tensor)> {
+        self.slots
             .iter()
             .flat_map(Slot::state)
-            .map(|(name, tensor)| (name, Saved::new(tensor)))
-            .collect();
-        safetensors::serialize_to_file(tensors, None, path)
-            .map_err(|error| file_error(error.into()))
+            .map(|(name, tensor)| (name, tensor.shallow_clone()))
+            .collect()
     }
 
     /// Takes over the state in `path`, which must be of the same parameters and shapes; on an error nothing is changed.
@@ -91,6 +88,19 @@ impl AdamW {
             }
         }
     }
+}
+
+/// Writes what [`AdamW::state`] gave, or a copy of it.
+pub fn write_state(state: &[(String, Tensor)], path: &Path) -> Result<(), Error> {
+    let tensors: Vec<_> = state
+        .iter()
+        .map(|(name, tensor)| (name, Saved::new(tensor)))
+        .collect();
+    safetensors::serialize_to_file(tensors, None, path).map_err(|error| Error::File {
+        path: path.to_owned(),
+        what: "save",
+        source: error.into(),
+    })
 }
 
 /// A saved state that was read and fits: each tensor of an optimizer with what it is to hold.

@@ -13,6 +13,7 @@ mod publisher;
 mod receiver;
 
 pub use fingerprint::{Fingerprint, fingerprint};
+pub(crate) use publisher::canary_logprobs;
 pub use publisher::{Delivery, Publisher};
 pub use receiver::{Receiver, SyncReport};
 

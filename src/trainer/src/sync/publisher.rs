@@ -70,7 +70,10 @@ impl Publisher {
 }
 
 /// ln p of `ids[1..]` by the learner's forward pass, temperature 1.
-fn canary_logprobs(model: &Transformer, ids: &[u32]) -> Result<Vec<f32>, SyncError> {
+pub(crate) fn canary_logprobs(
+    model: &Transformer,
+    ids: &[u32],
+) -> Result<Vec<f32>, torch_ext::Error> {
     let mut packed = PackedBatch::default();
     packed.push_group(ids, &[]);
     let rows = model

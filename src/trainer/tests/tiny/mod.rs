@@ -1,5 +1,7 @@
 //! A run on a model of two layers that is over in seconds, for the tests of whole runs.
 
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -76,4 +78,31 @@ pub fn fixture() -> (tempfile::TempDir, PathBuf) {
     let data = root.path().join("prompts.jsonl");
     write_prompts(&data);
     (root, data)
+}
+
+/// Metrics of every step and evaluation that are no times or rates, as a reader of the run sees them.
+pub fn learned(directory: &RunDir) -> Vec<(String, Vec<(u64, u64)>)> {
+    let state = runlog::open::open(directory).expect("a log").state;
+    state
+        .series
+        .iter()
+        .filter(|(name, _)| {
+            [
+                "actor/",
+                "critic/",
+                "val-core/",
+                "response_length/",
+                "training/",
+            ]
+            .iter()
+            .any(|start| name.starts_with(start))
+        })
+        .map(|(name, series)| {
+            let points = series
+                .iter()
+                .map(|point| (point.step, point.value.0.to_bits()))
+                .collect();
+            (name.to_owned(), points)
+        })
+        .collect()
 }
