@@ -224,6 +224,8 @@ pub struct Rollout {
     pub log_prob_micro_batch_size_per_gpu: Option<u32>,
     /// A session older than this ends with what it has; None: no deadline.
     pub session_timeout_s: Option<f64>,
+    /// How often a dialogue that fails, or reaches that with nothing drawn, is begun again.
+    pub session_retries: u32,
     pub multi_turn: MultiTurn,
     pub agent: Agent,
     pub val_kwargs: ValKwargs,
@@ -711,6 +713,7 @@ impl Default for Rollout {
             calculate_log_probs: true,
             log_prob_micro_batch_size_per_gpu: None,
             session_timeout_s: None,
+            session_retries: 1,
             multi_turn: MultiTurn::default(),
             agent: Agent::default(),
             val_kwargs: ValKwargs::default(),

@@ -2,6 +2,7 @@
 //! names, with evaluations beside them on their own lane.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use dialogue::chat::Chat;
@@ -12,7 +13,7 @@ use dialogue::score::Scorers;
 use dialogue::session::{Batch, Limits, Prompt, Runner, SessionLabel, SessionObserver};
 use dialogue::tool::ToolRegistry;
 use experiment::Experiment;
-use runlog::event::{EventKind, Lane};
+use runlog::event::{EventKind, Lane, Level};
 use runlog::number::Number;
 use runlog::recorder::Recorder;
 use tokio::sync::mpsc;
@@ -57,6 +58,8 @@ pub struct Timing {
     pub wait_learner_s: f64,
     /// Groups drawn for each one that is trained on, with `filter_groups`.
     pub groups_per_kept: Option<f64>,
+    /// Sessions that came to nothing and were begun again.
+    pub begun_again: u64,
 }
 
 #[derive(Debug)]
@@ -265,6 +268,7 @@ impl Sampler {
             timing.generate_s += drawn.timing.generate_s;
             timing.reward_s += drawn.timing.reward_s;
             timing.epoch = drawn.timing.epoch;
+            timing.begun_again += drawn.timing.begun_again;
             if !gathered.take(&drawn.rollouts) {
                 break drawn;
             }
@@ -307,6 +311,11 @@ impl Sampler {
             .parts
             .recorder
             .span(Lane::Generate, format!("batch {step}"), Some(step));
+        let observer = Arc::new(Observer {
+            recorder: self.parts.recorder.clone(),
+            step,
+            begun_again: AtomicU64::new(0),
+        });
         let generation = groups::sample(
             &runner,
             &experiment,
@@ -325,10 +334,7 @@ impl Sampler {
                 seed: rollout.seed,
                 // Steps are far fewer than 2^40: no two draws of a run have the same seeds.
                 round: step + (number << 40),
-                observer: Arc::new(Observer {
-                    recorder: self.parts.recorder.clone(),
-                    step,
-                }),
+                observer: observer.clone(),
             },
         );
         tokio::pin!(generation);
@@ -337,6 +343,13 @@ impl Sampler {
         let rollouts = loop {
             if !knobs.is_valid(begun.rewinds) {
                 // Dropped with their sessions, the tools are released.
+                self.parts.recorder.record(EventKind::LogLine {
+                    level: Level::Warning,
+                    target: "rollouts".to_owned(),
+                    message: format!(
+                        "the batch of step {step} is dropped in mid-flight: it was begun from weights that were left behind"
+                    ),
+                });
                 return Ok(Drawn::Void);
             }
             tokio::select! {
@@ -362,6 +375,7 @@ impl Sampler {
                     .map(|rollout| rollout.reward_ms)
                     .sum::<f64>()
                     / 1e3,
+                begun_again: observer.begun_again.load(Ordering::Relaxed),
                 ..Timing::default()
             },
             rollouts,
@@ -485,6 +499,7 @@ pub fn prompt(row: Row) -> Prompt {
 struct Observer {
     recorder: Recorder,
     step: u64,
+    begun_again: AtomicU64,
 }
 
 impl Observer {
@@ -513,6 +528,18 @@ impl SessionObserver for Observer {
                 end,
             );
         }
+    }
+
+    fn on_again(&self, label: &SessionLabel, reason: &str) {
+        self.begun_again.fetch_add(1, Ordering::Relaxed);
+        self.recorder.record(EventKind::LogLine {
+            level: Level::Warning,
+            target: "rollouts".to_owned(),
+            message: format!(
+                "step {}: dialogue {}/{} is begun again: {reason}",
+                self.step, label.uid, label.sample
+            ),
+        });
     }
 
     fn on_end(&self, rollout: &Rollout) {

@@ -35,7 +35,7 @@ use crate::rollouts::{Sampled, Sampler, SamplerParts};
 use crate::setup;
 use crate::stop::Stop;
 use crate::sync::{Publisher, Receiver};
-use crate::training::{STALENESS, TEMPERATURE, Training};
+use crate::training::{Dropped, STALENESS, TEMPERATURE, Training};
 
 /// How a run that did not fail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -254,6 +254,7 @@ pub fn run(
         .map_err(Failure::run)?,
         sample_ids: vec![setup::canary_ids(&config)],
         save_wait: Duration::ZERO,
+        dropped: Dropped::default(),
     };
     match remembered {
         Some(remembered) => {
@@ -472,7 +473,7 @@ async fn next_batch(
             Next::Batch(Some(sampled)) if training.rollouts.is_valid(sampled.rewinds) => {
                 return Waited::Batch(sampled, waited_ms);
             }
-            Next::Batch(Some(_void)) => {}
+            Next::Batch(Some(void)) => training.drop_batch(&void),
             Next::Command(None) | Next::Batch(None) => return Waited::Over,
         }
     }

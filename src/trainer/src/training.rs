@@ -11,7 +11,7 @@ use dialogue::rollout::{Finish, Rollout};
 use experiment::Experiment;
 use experiment::settings::Mode;
 use runlog::control::{CheckpointName, GuardOrder, Knob, RunMode, find_knob};
-use runlog::event::EventKind;
+use runlog::event::{EventKind, Level};
 use runlog::number::Number;
 use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
@@ -58,9 +58,43 @@ pub struct Training<'r> {
     pub sample_ids: Vec<Vec<u32>>,
     /// How long the learner stood still for a checkpoint since the last step ended.
     pub save_wait: Duration,
+    /// Since the last step.
+    pub dropped: Dropped,
+}
+
+/// Rollouts that are not trained on: drawn from weights that the run went back behind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dropped {
+    pub rollouts: u64,
+    /// Drawn by the model.
+    pub tokens: u64,
 }
 
 impl Training<'_> {
+    /// Counts a batch that is void, by the length of its responses too: long ones are drawn longest and dropped most.
+    pub fn drop_batch(&mut self, sampled: &Sampled) {
+        let mut by_length = BTreeMap::<usize, usize>::new();
+        for rollout in &sampled.rollouts {
+            self.dropped.rollouts += 1;
+            self.dropped.tokens += rollout.model_tokens() as u64;
+            let within = rollout.response_ids.len().max(1).next_power_of_two();
+            *by_length.entry(within).or_default() += 1;
+        }
+        let lengths: Vec<String> = by_length
+            .iter()
+            .map(|(within, count)| format!("{count} up to {within} tokens"))
+            .collect();
+        self.recorder.record(EventKind::LogLine {
+            level: Level::Warning,
+            target: "rollouts".to_owned(),
+            message: format!(
+                "the batch of step {} is dropped, drawn from weights that were left behind: {}",
+                sampled.step,
+                lengths.join(", ")
+            ),
+        });
+    }
+
     /// One batch through the learner. A panic inside libtorch is a failure of the run, with its message.
     /// Gives the event of the step's end, recorded already.
     pub fn train(&mut self, sampled: Sampled, waited_ms: f64) -> Result<EventKind, Failure> {
@@ -114,6 +148,10 @@ impl Training<'_> {
         values.set("timing_s/step", step_s);
         values.set("async/wait_rollouts_s", waited_ms / 1e3);
         values.set("async/wait_learner_s", timing.wait_learner_s);
+        values.set("async/begun_again", timing.begun_again as f64);
+        let dropped = std::mem::take(&mut self.dropped);
+        values.set("async/dropped_rollouts", dropped.rollouts as f64);
+        values.set("async/dropped_tokens", dropped.tokens as f64);
         if let Some(drawn) = timing.groups_per_kept {
             values.set("reward/groups_per_kept", drawn);
         }
@@ -274,6 +312,11 @@ impl Controlled for Training<'_> {
             from_step: Some(self.trained + 1),
             ..Done::default()
         })
+    }
+
+    fn rest(&mut self) {
+        // What became of the checkpoint under way is in the log.
+        drop(self.saver.wait());
     }
 
     fn standing(&mut self) -> Standing {

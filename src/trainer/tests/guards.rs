@@ -50,7 +50,10 @@ fn knob(live: &mut Live, key: &str) -> f64 {
 const LR: &str = "actor_rollout_ref.actor.optim.lr";
 
 fn weights(run_dir: &RunDir, step: u64) -> Vec<u8> {
-    fs::read(run_dir.checkpoint_path(step).join("model.safetensors")).expect("a checkpoint")
+    let path = run_dir.checkpoint_path(step).join("model.safetensors");
+    // It is written beside the steps that follow.
+    wait_until("a checkpoint", || path.exists());
+    fs::read(path).expect("a checkpoint")
 }
 
 /// When so many commands are in its log: an answer may come before its event is on the disk.
@@ -210,8 +213,10 @@ fn a_run_goes_back_to_a_checkpoint_that_is_named_and_goes_on_from_there() {
     );
 
     // The newest is broken: good passes over it, its own name does not.
-    let newest = *listed(&mut live).last().expect("some");
-    assert_eq!(newest, here + 2);
+    let newest = here + 2;
+    wait_until("the status lists the newest", || {
+        listed(&mut live).last() == Some(&newest)
+    });
     let broken = live
         .run_dir
         .checkpoint_path(newest)

@@ -40,6 +40,8 @@ fn request(step: u64, is_awaited: bool) -> Request {
             knobs: [].into(),
             cursor: None,
             seed: 1,
+            mode: None,
+            guards: trainer::guard::Saved::default(),
         },
         sample_ids: vec![IDS.to_vec()],
         is_awaited,

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::prompt::Prompt;
 use super::tokens::ResponseTokens;
-use super::{Limits, Renderer, Seeds, SessionLabel, SessionObserver};
+use super::{Limits, Renderer, Seeds, SessionLabel, SessionObserver, Waits};
 use crate::generate::{Generator, Sampling, SessionId, Turn, TurnFinish, TurnRequest};
 use crate::message::Message;
 use crate::rollout::{Finish, Rollout, ToolRecord};
@@ -24,6 +24,7 @@ pub(super) struct Shared {
     pub limits: Limits,
     pub sampling: Sampling,
     pub score_timeout: Duration,
+    pub waits: Waits,
 }
 
 /// An open session of the engine; dropping it releases it.
@@ -185,7 +186,13 @@ pub(super) async fn run_session(
             tool_rewards,
         };
         let start = Instant::now();
+        let wait = shared.waits.enter(
+            &label,
+            "score".to_owned(),
+            start.checked_add(shared.score_timeout),
+        );
         let score = score_within(prepared.scorer.clone(), transcript, shared.score_timeout).await;
+        drop(wait);
         let end = Instant::now();
         rollout.reward_ms = (end - start).as_secs_f64() * 1e3;
         shared
@@ -269,6 +276,8 @@ impl Dialogue<'_> {
             seed: self.seeds.turn(index),
         };
         let start = Instant::now();
+        let waits = &self.shared.waits;
+        let _wait = waits.enter(self.label, "generator".to_owned(), self.deadline);
         let mut turn = self.shared.generator.generate(request);
         let outcome = match self.deadline {
             None => (&mut turn).await.map_err(failed),
@@ -330,6 +339,17 @@ impl Dialogue<'_> {
         toolbox: &mut Toolbox,
     ) -> Result<(), Ending> {
         let start = Instant::now();
+        let names: std::collections::BTreeSet<&str> = calls
+            .iter()
+            .filter_map(|call| Some(&*call.as_ref().ok()?.name))
+            .collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let own = start.checked_add(self.shared.limits.calls.timeout);
+        let deadline = [self.deadline, own].into_iter().flatten().min();
+        let _wait =
+            self.shared
+                .waits
+                .enter(self.label, format!("tool {}", names.join(", ")), deadline);
         let records = toolbox
             .run(calls, self.deadline, |span| {
                 self.shared.observer.on_tool(

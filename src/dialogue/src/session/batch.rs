@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 
 use super::agent::{OpenSession, Prepared, Shared, run_session, unborn};
 use super::prompt::{Prompt, PromptError};
-use super::{Limits, Renderer, Seeds, SessionLabel, SessionObserver};
+use super::{Limits, Renderer, Seeds, SessionLabel, SessionObserver, Waits};
 use crate::generate::{Generator, Sampling, SessionId};
-use crate::rollout::Rollout;
+use crate::rollout::{Finish, Rollout};
 use crate::score::Scorers;
 use crate::tool::{ToolRegistry, panic_text};
 
@@ -26,6 +26,8 @@ pub struct Runner {
     pub limits: Limits,
     /// `rollout.agent.default_agent_loop`.
     pub default_agent: AgentLoop,
+    /// What the sessions wait for, now.
+    pub waits: Waits,
     next_session: Arc<AtomicU64>,
 }
 
@@ -77,6 +79,44 @@ struct Planned {
     start: Result<(Arc<Prepared>, Seeds, OpenSession), String>,
 }
 
+/// One dialogue that runs, with what it takes to begin it again.
+struct UnderWay {
+    index: usize,
+    label: SessionLabel,
+    prompt: Arc<Prompt>,
+    prepared: Arc<Prepared>,
+    seeds: Seeds,
+    /// How often still.
+    retries: u32,
+}
+
+impl UnderWay {
+    fn run(
+        &self,
+        shared: &Arc<Shared>,
+        session: OpenSession,
+    ) -> impl Future<Output = Rollout> + Send + 'static {
+        run_session(
+            shared.clone(),
+            self.prepared.clone(),
+            self.label.clone(),
+            self.seeds,
+            session,
+        )
+    }
+}
+
+/// Why a dialogue came to nothing, where another attempt may come to something.
+fn nothing_came(rollout: &Rollout) -> Option<String> {
+    match rollout.finish {
+        Finish::Error => Some(rollout.error.clone().unwrap_or_default()),
+        Finish::Deadline if rollout.model_tokens() == 0 => {
+            Some("its deadline passed before a token was drawn".to_owned())
+        }
+        _ => None,
+    }
+}
+
 impl Runner {
     pub fn new(
         generator: Arc<dyn Generator>,
@@ -93,6 +133,7 @@ impl Runner {
             scorers,
             limits,
             default_agent,
+            waits: Waits::default(),
             next_session: Arc::default(),
         }
     }
@@ -109,6 +150,7 @@ impl Runner {
             limits: self.limits.clone(),
             sampling: batch.sampling.clone(),
             score_timeout: self.scorers.timeout,
+            waits: self.waits.clone(),
         });
         let planned = self.plan(&batch);
         let mut rollouts: Vec<Option<Rollout>> = Vec::with_capacity(planned.len());
@@ -126,10 +168,16 @@ impl Runner {
             rollouts.push(None);
             match start {
                 Ok((prepared, seeds, session)) => {
-                    let session =
-                        run_session(shared.clone(), prepared, label.clone(), seeds, session);
-                    let task = running.spawn(session);
-                    started.insert(task.id(), (index, label, prompt));
+                    let under_way = UnderWay {
+                        index,
+                        label,
+                        prompt,
+                        prepared,
+                        seeds,
+                        retries: self.limits.retries,
+                    };
+                    let task = running.spawn(under_way.run(&shared, session));
+                    started.insert(task.id(), under_way);
                 }
                 Err(error) => {
                     let rollout = unborn(&label, &prompt, error);
@@ -139,21 +187,40 @@ impl Runner {
             }
         }
         while let Some(joined) = running.join_next_with_id().await {
-            let (index, rollout) = match joined {
-                Ok((id, rollout)) => (started[&id].0, rollout),
+            let id = match &joined {
+                Ok((id, _)) => *id,
+                Err(error) => error.id(),
+            };
+            let mut under_way = started.remove(&id).expect("what was joined was started");
+            let rollout = match joined {
+                Ok((_, rollout)) => rollout,
                 Err(error) => {
-                    let (index, label, prompt) = &started[&error.id()];
                     let text = format!("the session panicked: {}", panic_text(error));
-                    (*index, unborn(label, prompt, text))
+                    unborn(&under_way.label, &under_way.prompt, text)
                 }
             };
+            if under_way.retries > 0
+                && let Some(reason) = nothing_came(&rollout)
+            {
+                under_way.retries -= 1;
+                batch.observer.on_again(&under_way.label, &reason);
+                let task = running.spawn(under_way.run(&shared, self.open()));
+                started.insert(task.id(), under_way);
+                continue;
+            }
             batch.observer.on_end(&rollout);
-            rollouts[index] = Some(rollout);
+            rollouts[under_way.index] = Some(rollout);
         }
         rollouts
             .into_iter()
             .map(|rollout| rollout.expect("every planned dialogue ended or never began"))
             .collect()
+    }
+
+    fn open(&self) -> OpenSession {
+        // Only uniqueness matters; tasks meet nothing else through this counter.
+        let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
+        OpenSession::new(self.generator.clone(), id)
     }
 
     /// Labels, seeds and open sessions of a batch, in the order (prompt, sample).
@@ -180,10 +247,7 @@ impl Runner {
                             repeat,
                             sample,
                         };
-                        // Only uniqueness matters; tasks meet nothing else through this counter.
-                        let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
-                        let session = OpenSession::new(self.generator.clone(), id);
-                        Ok((prepared.clone(), seeds, session))
+                        Ok((prepared.clone(), seeds, self.open()))
                     }
                     Err(error) => Err(error.to_string()),
                 };

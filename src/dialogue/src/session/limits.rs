@@ -23,6 +23,8 @@ pub struct Limits {
     pub calls: CallRules,
     /// A dialogue older than this ends with what it has. None: no deadline.
     pub session_timeout: Option<Duration>,
+    /// How many times a session that fails, or reaches its deadline with nothing drawn, is begun again.
+    pub retries: u32,
     /// How long a deadline waits for an engine to hand over the turn in progress.
     pub abort_grace: Duration,
 }
@@ -48,6 +50,7 @@ impl Limits {
                 timeout: seconds(turns.tool_timeout_s).min(MAX_WAIT),
             },
             session_timeout: rollout.session_timeout_s.map(seconds),
+            retries: rollout.session_retries,
             abort_grace: Duration::from_secs(5),
         }
     }

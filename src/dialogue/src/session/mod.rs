@@ -20,6 +20,7 @@ mod prompt;
 mod render;
 mod seed;
 mod tokens;
+mod waits;
 
 #[cfg(test)]
 mod scripted;
@@ -32,6 +33,7 @@ pub use limits::Limits;
 pub use prompt::{Prompt, PromptError, agent_loop};
 pub use render::Renderer;
 pub use seed::{Seeds, seed};
+pub use waits::{Wait, Waiting, Waits};
 
 use crate::rollout::Rollout;
 
@@ -55,6 +57,11 @@ pub trait SessionObserver: Send + Sync {
 
     fn on_reward(&self, label: &SessionLabel, start: Instant, end: Instant) {
         let _ = (label, start, end);
+    }
+
+    /// A session came to nothing, for a reason that may not be its own, and is begun again.
+    fn on_again(&self, label: &SessionLabel, reason: &str) {
+        let _ = (label, reason);
     }
 
     /// Once for every rollout of the batch.

@@ -22,6 +22,7 @@ use crate::tool::{
 mod batches;
 mod checklist;
 mod limits;
+mod stuck;
 mod templates;
 mod times;
 mod tools;
@@ -89,6 +90,7 @@ impl Bench {
                 max_prompt_length: 10_000,
                 max_response_length: 10_000,
                 max_model_len: 20_000,
+                retries: 0,
                 ..Limits::default()
             },
             scorers: Scorers::new(ScorerName::Auto),

@@ -94,6 +94,8 @@ pub fn measure() -> anyhow::Result<Checkpoint> {
                 knobs: [].into(),
                 cursor: None,
                 seed: 1,
+                mode: None,
+                guards: trainer::guard::Saved::default(),
             },
             sample_ids: vec![canary_ids(&config)],
             is_awaited: false,

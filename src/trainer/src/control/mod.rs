@@ -68,6 +68,9 @@ pub trait Controlled {
         Err("this run has no checkpoints to go back to".to_owned())
     }
 
+    /// Waits for what still goes on beside the steps: a paused run rests.
+    fn rest(&mut self) {}
+
     /// What a status says beside the knobs.
     fn standing(&mut self) -> Standing {
         Standing::default()
@@ -283,6 +286,8 @@ impl Control {
             return;
         }
         self.now(Doing::Paused(run.step()));
+        run.rest();
+        self.look(run);
         let _span = self
             .recorder
             .span(Lane::Paused, "paused", Some(run.step() + 1));

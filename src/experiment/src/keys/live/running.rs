@@ -141,6 +141,13 @@ pub(super) const RUNNING: &[Row] = &[
         "A dialogue older than this ends with what it has; null: no deadline.",
     ),
     row(
+        "actor_rollout_ref.rollout.session_retries",
+        COUNT_OR_ZERO,
+        "1",
+        "",
+        "How often a dialogue that fails, or reaches its deadline with nothing drawn, is begun again.",
+    ),
+    row(
         "actor_rollout_ref.rollout.multi_turn.enable",
         Kind::Bool,
         "false",
