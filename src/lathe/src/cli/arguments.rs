@@ -406,7 +406,7 @@ pub enum CtlCommand {
     Trip,
     /// Forget a guard's trips, and end the synchronous steps it has under way
     Clear,
-    /// Let a guard see and not act: GUARD [STEPS]
+    /// Let a guard see and not act: GUARD, or GUARD and for how many STEPS
     Mute,
     /// Let a guard act again
     Unmute,
