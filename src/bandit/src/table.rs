@@ -109,12 +109,17 @@ impl PolicyName {
             .find(|policy| policy.kind == self)
             .expect("a test finds every policy in the table")
     }
+
+    /// False: outcomes change nothing about what it chooses.
+    pub fn is_learning(self) -> bool {
+        !matches!(self, Self::Fixed | Self::Ensemble)
+    }
 }
 
 impl Policy {
     /// Whether a setting, as named in [`Settings`](crate::Settings), changes what this policy does.
     pub fn reads(&self, setting: &str) -> bool {
-        let is_learning = !matches!(self.kind, PolicyName::Fixed | PolicyName::Ensemble);
+        let is_learning = self.kind.is_learning();
         self.reads.contains(&setting)
             || EVERY.contains(&setting) && (is_learning || setting != "discount")
     }

@@ -154,6 +154,15 @@ fn the_regret_of_a_fixed_arm_and_of_an_ensemble_is_known() {
 }
 
 #[test]
+fn choosing_at_random_loses_the_mean_gap() {
+    let environment = environment(json!({"horizon": 100, "arms": [
+        {"name": "a", "gives": {"constant": 1.0}},
+        {"name": "b", "gives": {"constant": 0.5}, "then": [{"from": 60, "gives": {"constant": 2.0}}]},
+    ]}));
+    assert_eq!(environment.random_regret(), Some(60.0 * 0.25 + 40.0 * 0.5));
+}
+
+#[test]
 fn timed_out_and_missing_pulls_are_as_many_as_asked_for_and_count_in_the_means() {
     let environment = environment(json!({"horizon": 400, "runs": 50, "arms": [
         {"name": "slow", "gives": {"constant": 1.0}, "timed_out_frac": 0.5, "default": 0.2, "missing_frac": 0.25},

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bandit::Bandit;
 use crate::correction::Band;
 use crate::guards::Guard;
 
@@ -446,6 +447,9 @@ pub struct Reward {
     /// `auto`: by the row's `data_source`.
     pub scorer: ScorerName,
     pub reward_kwargs: RewardKwargs,
+    /// Names of the reward sources; what each of them is comes later.
+    pub arms: Vec<String>,
+    pub bandit: Bandit,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -865,6 +869,8 @@ impl Default for Reward {
         Self {
             scorer: ScorerName::Auto,
             reward_kwargs: RewardKwargs::default(),
+            arms: Vec::new(),
+            bandit: Bandit::default(),
         }
     }
 }

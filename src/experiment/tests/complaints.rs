@@ -156,8 +156,8 @@ fn an_unknown_key_is_named_with_the_nearest_valid_one() {
             &["actor.optim={lr: 1e-5, learning_rate: 3}"]
         ),
         (
-            "a key that is planned",
-            "BASE\nreward: {arms: [a, b]}\ntrainer: {guards: {kl: 1}}\n",
+            "a field of a guard",
+            "BASE\ntrainer: {guards: {kl: 1}}\n",
             &[]
         ),
         (
@@ -957,4 +957,87 @@ fn keys_that_do_not_fit_together_are_named() {
             &[]
         ),
     ]));
+}
+
+#[test]
+fn a_bandit_is_checked_and_what_it_does_not_do_is_said() {
+    let cases: &[(&str, &str, &[&str])] = &[
+        (
+            "nothing but arms",
+            "BASE\nreward: {arms: [rule, model]}\n",
+            &[],
+        ),
+        ("no policy", "BASE\nreward: {bandit: {epsilon: 0.1}}\n", &[]),
+        (
+            "no arms",
+            "BASE\nreward: {bandit: {policy: ucb1, rewarded_by: human_agreement}}\n",
+            &[],
+        ),
+        (
+            "all it needs",
+            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: thompson, probe_files: p.parquet}\n",
+            &[],
+        ),
+        (
+            "no probe",
+            "BASE\nreward:\n  arms: [rule, model]\n  bandit:\n    policy: kl_ucb\n",
+            &[],
+        ),
+        (
+            "a key of another policy",
+            "BASE\nreward:\n  arms: [rule, model]\n  bandit:\n    policy: ucb1\n    rewarded_by: negative_loss\n    epsilon: 0.1\n",
+            &[],
+        ),
+        (
+            "a key of another posterior",
+            "BASE\nreward:\n  arms: [rule, model]\n  bandit:\n    policy: thompson\n    rewarded_by: negative_loss\n    prior_mean: 0\n",
+            &[],
+        ),
+        (
+            "values that do not fit together",
+            "BASE\nreward:\n  arms: [rule, model]\n  bandit:\n    policy: epsilon_greedy\n    rewarded_by: negative_loss\n    epsilon_floor: 0.5\n",
+            &[],
+        ),
+        (
+            "a range upside down",
+            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: ucb1, rewarded_by: negative_loss, value_range: [1, 0]}\n",
+            &[],
+        ),
+        (
+            "an arm twice",
+            "BASE\nreward:\n  arms: [rule, rule]\n  bandit: {policy: ucb1, rewarded_by: negative_loss}\n",
+            &[],
+        ),
+        (
+            "an arm that is none",
+            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: fixed, fixed_arm: people}\n",
+            &[],
+        ),
+        (
+            "a misspelt policy",
+            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: thomson}\n",
+            &[],
+        ),
+        (
+            "a misspelt key",
+            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: ucb1, update_evry: 3, rewarded_by: negative_loss}\n",
+            &[],
+        ),
+        (
+            "an ensemble with a probe",
+            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: ensemble, weights: [2, 1], probe_files: p.parquet}\n",
+            &[],
+        ),
+        (
+            "an override",
+            "BASE\n",
+            &[
+                "reward.bandit.policy=linucb",
+                "reward.arms=[a,b]",
+                "reward.bandit.rewarded_by=negative_loss",
+                "reward.bandit.alpha=-1",
+            ],
+        ),
+    ];
+    golden!(said(cases));
 }

@@ -216,3 +216,49 @@ fn the_page_of_estimators_is_the_table() {
         "docs/estimators.md has another table; put this in its place:\n{table}"
     );
 }
+
+#[test]
+fn the_page_of_the_bandit_is_the_tables() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bandit.md");
+    let page = std::fs::read_to_string(path).unwrap_or_default();
+    let table = experiment::bandit::markdown();
+    assert!(
+        page == table,
+        "docs/bandit.md has another table; put this in its place:\n{table}"
+    );
+}
+
+#[test]
+fn the_block_of_the_bandit_has_every_setting_of_the_bandit_with_its_default() {
+    use experiment::settings::Experiment;
+    let block = serde_json::to_value(Experiment::default().reward.bandit).unwrap();
+    let settings = serde_json::to_value(bandit::Settings::default()).unwrap();
+    for (name, value) in settings.as_object().unwrap() {
+        if name != "policy" {
+            assert_eq!(&block[name], value, "{name}");
+        }
+    }
+    // And hands every one of them over.
+    let mut other = bandit::Settings::of(bandit::PolicyName::Linucb);
+    other.epsilon = 0.5;
+    other.weights = vec![2.0];
+    other.quantiles = None;
+    other.fixed_arm = Some("x".to_owned());
+    let mut json = serde_json::to_value(&other).unwrap();
+    for (name, value) in json.as_object_mut().unwrap() {
+        // Every number different from its default.
+        if let Some(number) = value.as_f64().filter(|_| name != "epsilon") {
+            *value = serde_json::json!(number + 1.0);
+            if value.as_f64() == Some((number + 1.0).trunc())
+                && ["update_every", "quantile_window"].contains(&name.as_str())
+            {
+                *value = serde_json::json!(number as u32 + 1);
+            }
+        }
+    }
+    let typed: experiment::bandit::Bandit = serde_json::from_value(json.clone()).unwrap();
+    assert_eq!(
+        serde_json::to_value(typed.settings().unwrap()).unwrap(),
+        json
+    );
+}

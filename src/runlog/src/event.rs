@@ -207,6 +207,28 @@ pub struct GuardDone {
     pub is_done: bool,
 }
 
+/// One arm of the bandit, after an update. What is None is written, too: the sealed state keeps arms in a format without names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BanditArm {
+    pub name: String,
+    /// Outcomes in its statistics, time-outs among them.
+    pub counted: u64,
+    pub timed_out: u64,
+    /// Outcomes that never came; they count for nothing.
+    pub missing: u64,
+    /// What is believed of its value; None while nothing is known.
+    #[serde(default)]
+    pub mean: Option<Number>,
+    /// How unsure that is: standard deviation of the posterior, or standard error of the mean.
+    #[serde(default)]
+    pub sd: Option<Number>,
+    /// Probability that it is chosen next, 0..1; None for a policy that does not draw.
+    #[serde(default)]
+    pub chance: Option<Number>,
+    pub is_frozen: bool,
+    pub is_forced: bool,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
@@ -411,6 +433,45 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
+    /// The bandit of `reward.bandit` chose what scores a rollout.
+    BanditChose {
+        /// Counts from 0 in the bandit's life.
+        pull: u64,
+        /// The training batch it is for, and which sample, as in `RolloutEnded`.
+        step: u64,
+        uid: String,
+        sample: u32,
+        /// None: all arms, blended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arm: Option<String>,
+        /// `first_round`, `bound`, `sampled`, `best`, `explored`, `fixed`, `forced`, `only_one`
+        why: String,
+        /// Probability of this choice, 0..1, where it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        propensity: Option<Number>,
+        /// What the arms were compared by, in their order: upper bounds, draws or means.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        scores: Vec<Number>,
+    },
+    /// The bandit learned from its latest outcomes.
+    BanditUpdated {
+        /// Counts from 1.
+        update: u64,
+        /// Steps trained at that moment.
+        step: u64,
+        /// As the experiment names it.
+        policy: String,
+        arms: Vec<BanditArm>,
+        /// Of `epsilon_greedy`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epsilon: Option<Number>,
+        /// Estimated regret so far, in the unit of the values.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        regret: Option<Number>,
+        /// How differently arms order the same rollouts: 0 the same, ½ by chance, 1 the opposite.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        disagreement: Option<Number>,
+    },
     RunEnded {
         status: RunStatus,
         exit_code: i32,
@@ -449,7 +510,7 @@ mod tests {
     #[test]
     fn what_a_newer_version_writes_reads_as_unknown_or_other() {
         let event: Event = serde_json::from_str(
-            r#"{"seq":7,"elapsed_ms":1,"event":"bandit_updated","arms":[{"name":"a","mean":0.5}]}"#,
+            r#"{"seq":7,"elapsed_ms":1,"event":"feedback_received","labels":[{"name":"a","mean":0.5}]}"#,
         )
         .unwrap();
         assert_eq!((event.seq, event.kind), (7, EventKind::Unknown));

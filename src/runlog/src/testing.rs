@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::event::{
-    Event, EventKind, GpuSample, GuardArmed, GuardDone, Lane, Level, Phase, RunStatus,
+    BanditArm, Event, EventKind, GpuSample, GuardArmed, GuardDone, Lane, Level, Phase, RunStatus,
 };
 use crate::number::{Number, Values};
 
@@ -343,6 +343,47 @@ pub fn any_kind() -> BoxedStrategy<EventKind> {
                 })
                 .collect(),
         }),
+        (
+            ".{0,8}",
+            any::<u64>(),
+            any_f64(),
+            prop::option::of(any_f64().prop_map(Number))
+        )
+            .prop_map(|(words, pull, score, propensity)| EventKind::BanditChose {
+                pull,
+                step: pull,
+                uid: words.clone(),
+                sample: 0,
+                arm: (!words.is_empty()).then(|| words.clone()),
+                why: words,
+                propensity,
+                scores: vec![Number(score)],
+            }),
+        (
+            ".{0,8}",
+            any::<u64>(),
+            prop::option::of(any_f64().prop_map(Number)),
+            any::<bool>()
+        )
+            .prop_map(|(words, update, number, flag)| EventKind::BanditUpdated {
+                update,
+                step: update,
+                policy: words.clone(),
+                arms: vec![BanditArm {
+                    name: words,
+                    counted: update,
+                    timed_out: 0,
+                    missing: 0,
+                    mean: number,
+                    sd: number,
+                    chance: None,
+                    is_frozen: flag,
+                    is_forced: !flag,
+                }],
+                epsilon: number,
+                regret: number,
+                disagreement: None,
+            }),
         Just(EventKind::Unknown),
     ]
     .boxed()

@@ -121,6 +121,28 @@ impl Environment {
         self.arms.iter().map(|arm| arm.name.clone()).collect()
     }
 
+    /// What choosing each arm alike would lose; None with contexts, where it needs an integral.
+    pub fn random_regret(&self) -> Option<f64> {
+        let is_alike = self.context_dimensions.is_none();
+        let changes = self
+            .arms
+            .iter()
+            .flat_map(|arm| arm.then.iter().map(|change| change.from));
+        let mut starts: Vec<u64> = changes
+            .chain([0])
+            .filter(|from| *from < self.horizon)
+            .collect();
+        starts.sort_unstable();
+        starts.dedup();
+        let loss = |(index, from): (usize, &u64)| {
+            let until = starts.get(index + 1).copied().unwrap_or(self.horizon);
+            let means: Vec<f64> = self.arms.iter().map(|arm| arm.mean(*from, None)).collect();
+            let best = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            (best - means.iter().sum::<f64>() / means.len() as f64) * (until - from) as f64
+        };
+        is_alike.then(|| starts.iter().enumerate().map(loss).sum())
+    }
+
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), Fault> {
         let key = |name: &str| vec![Segment::Key(name.to_owned())];

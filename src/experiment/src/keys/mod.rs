@@ -143,6 +143,9 @@ pub fn help(path: &str) -> Option<String> {
             if key.path == "algorithm.adv_estimator" {
                 text.push_str(&crate::estimators::help());
             }
+            if key.path == "reward.bandit.policy" {
+                text.push_str(&::bandit::table::help());
+            }
             if key.path == "actor_rollout_ref.actor.policy_loss.loss_mode" {
                 text.push_str(&crate::losses::help());
             }

@@ -1,5 +1,6 @@
 //! What keys must be to each other, and the choices made where a key was left open.
 
+mod bandit;
 mod correction;
 mod generation;
 mod guards;
@@ -40,6 +41,7 @@ pub fn apply(experiment: &mut Experiment, givens: &mut Givens) {
     rules.mode();
     rules.guards();
     rules.resuming();
+    rules.bandit();
     rules.files();
     rules.devices();
 }

@@ -1,11 +1,12 @@
 //! The command line: what can be said, and which function answers. Commands print to `Output` and give an exit code.
 //!
 //! ```text
-//!  arguments ─► Cli (clap) ─► cli::{workbench, run, check, data, runs, ctl, keys, metrics} ─► exit code of runlog::exit_code
+//!  arguments ─► Cli (clap) ─► cli::{workbench, run, check, data, bandit, runs, ctl, keys, metrics} ─► exit code of runlog::exit_code
 //! ```
 //! Expected failures are [`Failure`] values with their exit code; only `main` prints them.
 
 mod arguments;
+mod bandit;
 mod check;
 mod checkpoints;
 mod ctl;
@@ -71,6 +72,7 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         Command::Sft(arguments) => run::run(Job::Sft, &arguments, None, out, terminal),
         Command::Check(arguments) => check::check(&arguments, out, terminal),
         Command::Data { command } => data::data(&command, out, terminal),
+        Command::Bandit { command } => bandit::bandit(&command, out, terminal),
         Command::Follow { run, place, form } => run::follow(&run, &place, form, out, terminal),
         Command::Export(arguments) => export::export(&arguments, &cli.workbench, out),
         Command::Checkpoints(arguments) => {

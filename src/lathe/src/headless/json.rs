@@ -27,6 +27,7 @@ impl View for JsonView<'_> {
             | EventKind::CheckpointSaved { .. }
             | EventKind::Alarm { .. }
             | EventKind::GuardTripped { .. }
+            | EventKind::BanditUpdated { .. }
             | EventKind::RunEnded { .. } => self.out.json(event),
             _ => Ok(()),
         }

@@ -3,6 +3,7 @@
 //! `harness`: a folder with an experiment, and the program in it. `fake_trainer`: this same binary, started by `lathe` as
 //! its trainer, writing real events through `runlog`. Nothing here links libtorch or learns anything.
 
+mod bandit;
 mod check;
 mod checkpoints;
 mod ctl;

@@ -74,8 +74,10 @@ pub fn is_essential(kind: &EventKind) -> bool {
         | EventKind::ControlRefused { .. }
         | EventKind::GuardsArmed { .. }
         | EventKind::GuardTripped { .. }
+        | EventKind::BanditUpdated { .. }
         | EventKind::RunEnded { .. } => true,
         EventKind::RolloutEnded { .. }
+        | EventKind::BanditChose { .. }
         | EventKind::Span { .. }
         | EventKind::HostSampled { .. }
         | EventKind::LogLine { .. }

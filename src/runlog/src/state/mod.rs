@@ -4,6 +4,7 @@
 //! Memory is bounded by steps and seconds, not by rollouts or spans: series and syncs are kept whole, spans as totals
 //! and merged intervals a lane plus the latest [`RECENT_SPANS`].
 
+mod bandit;
 mod controls;
 mod guards;
 mod intervals;
@@ -17,6 +18,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
+pub use bandit::{BanditPoint, BanditState, RECENT_BANDIT_UPDATES};
 pub use controls::{ControlRecord, Outcome};
 pub use guards::{GuardRecord, Guards, Muted, TripRecord};
 pub use intervals::Intervals;
@@ -213,6 +215,8 @@ pub struct RunState {
     pub controls: Vec<ControlRecord>,
     /// What watches the run, and how often each has tripped.
     pub guards: Guards,
+    /// None: the run has no bandit.
+    pub bandit: Option<BanditState>,
     /// Told to train no further step. A step that `step` asked for is trained all the same.
     pub is_paused: bool,
     /// Events of a newer version.
@@ -223,7 +227,7 @@ pub struct RunState {
 impl RunState {
     /// Raised whenever [`RunState::apply`] does something else with some event, or a field is added, removed or moved:
     /// states that an earlier fold left on disk are then made again. A test holds it to the fields.
-    pub(crate) const FOLD_VERSION: u32 = 7;
+    pub(crate) const FOLD_VERSION: u32 = 8;
 
     /// The state after all of `events`.
     pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
@@ -455,6 +459,9 @@ impl RunState {
                 self.note_trip(elapsed_ms, &event.kind);
                 self.guards.apply(elapsed_ms, &event.kind);
             }
+            EventKind::BanditChose { .. } | EventKind::BanditUpdated { .. } => {
+                self.apply_bandit(elapsed_ms, &event.kind);
+            }
             EventKind::Unknown => self.unknown_events += 1,
         }
         self.steps.apply(event, &self.recent_spans);
@@ -480,6 +487,9 @@ impl RunState {
         self.steps.times.retain(|times| times.step <= step);
         self.checkpoints
             .retain(|checkpoint| checkpoint.step <= step);
+        if let Some(bandit) = &mut self.bandit {
+            bandit.history.retain(|point| point.step <= step);
+        }
         self.progress.retain(|(trained, _, _)| *trained <= step);
         let (_, tokens, samples) = self.progress.last().copied().unwrap_or_default();
         self.total_tokens = tokens;

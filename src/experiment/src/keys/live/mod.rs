@@ -1,5 +1,6 @@
 //! The keys that do something here. Paths and defaults are `settings`'s; a test holds the two together.
 
+mod bandit;
 mod learning;
 mod running;
 
@@ -274,6 +275,7 @@ const OPTIM: &[Row] = &[
 pub fn table() -> Vec<Live> {
     let own = learning::LEARNING
         .iter()
+        .chain(bandit::BANDIT)
         .chain(running::RUNNING)
         .map(|row| live(row.path.to_owned(), row));
     let optim = OPTIMIZED.iter().flat_map(|(block, lr)| {

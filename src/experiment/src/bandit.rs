@@ -1,0 +1,184 @@
+//! `reward.bandit` as an experiment says it, and its page of documentation. How it chooses and learns is the crate `bandit`.
+
+use std::fmt::Write as _;
+
+use ::bandit::{PolicyName, Posterior, Settings, table};
+use serde::{Deserialize, Serialize};
+
+/// What a pull's value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RewardedBy {
+    /// Gain of the policy on prompts whose answer can be verified.
+    ProbeGain,
+    /// Whether the arm ordered answers as people did later.
+    HumanAgreement,
+    /// `LASeR`'s: minus the loss of the batch that the arm scored.
+    NegativeLoss,
+}
+
+/// Every field of [`Settings`] under the same name; a test holds the two together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Bandit {
+    /// None: no bandit.
+    pub policy: Option<PolicyName>,
+    pub rewarded_by: RewardedBy,
+    pub probe_files: Vec<String>,
+    pub probe_rows: u32,
+    pub update_every: u32,
+    pub discount: f64,
+    pub value_range: [f64; 2],
+    pub posterior: Posterior,
+    pub prior_beta: [f64; 2],
+    pub prior_mean: f64,
+    pub prior_sd: f64,
+    pub prior_pulls: f64,
+    pub ucb_width: f64,
+    pub kl_ucb_width: f64,
+    pub epsilon: f64,
+    pub epsilon_decay: f64,
+    pub epsilon_floor: f64,
+    pub alpha: f64,
+    pub ridge: f64,
+    pub quantiles: Option<[f64; 2]>,
+    pub quantile_window: u32,
+    pub fixed_arm: Option<String>,
+    pub weights: Vec<f64>,
+}
+
+impl Default for Bandit {
+    fn default() -> Self {
+        let usual = Settings::default();
+        Self {
+            policy: None,
+            rewarded_by: RewardedBy::ProbeGain,
+            probe_files: Vec::new(),
+            probe_rows: 64,
+            update_every: usual.update_every,
+            discount: usual.discount,
+            value_range: usual.value_range,
+            posterior: usual.posterior,
+            prior_beta: usual.prior_beta,
+            prior_mean: usual.prior_mean,
+            prior_sd: usual.prior_sd,
+            prior_pulls: usual.prior_pulls,
+            ucb_width: usual.ucb_width,
+            kl_ucb_width: usual.kl_ucb_width,
+            epsilon: usual.epsilon,
+            epsilon_decay: usual.epsilon_decay,
+            epsilon_floor: usual.epsilon_floor,
+            alpha: usual.alpha,
+            ridge: usual.ridge,
+            quantiles: usual.quantiles,
+            quantile_window: usual.quantile_window,
+            fixed_arm: usual.fixed_arm,
+            weights: usual.weights,
+        }
+    }
+}
+
+impl Bandit {
+    /// What the bandit itself needs; None: there is none.
+    pub fn settings(&self) -> Option<Settings> {
+        Some(Settings {
+            policy: self.policy?,
+            update_every: self.update_every,
+            discount: self.discount,
+            value_range: self.value_range,
+            posterior: self.posterior,
+            prior_beta: self.prior_beta,
+            prior_mean: self.prior_mean,
+            prior_sd: self.prior_sd,
+            prior_pulls: self.prior_pulls,
+            ucb_width: self.ucb_width,
+            kl_ucb_width: self.kl_ucb_width,
+            epsilon: self.epsilon,
+            epsilon_decay: self.epsilon_decay,
+            epsilon_floor: self.epsilon_floor,
+            alpha: self.alpha,
+            ridge: self.ridge,
+            quantiles: self.quantiles,
+            quantile_window: self.quantile_window,
+            fixed_arm: self.fixed_arm.clone(),
+            weights: self.weights.clone(),
+        })
+    }
+}
+
+/// docs/bandit.md, from the table of policies and the table of keys.
+pub fn markdown() -> String {
+    let mut text = format!(
+        "{INTRODUCTION}\n## Policies (`reward.bandit.policy`)\n\n{}\n\n",
+        table::LETTERS
+    );
+    text.push_str(&table::markdown());
+    text.push_str("\n## Keys (`reward.bandit.`)\n\n| key | holds | default | what it does |\n|---|---|---|---|\n");
+    for key in crate::keys::live() {
+        let Some(name) = key.path.strip_prefix("reward.bandit.") else {
+            continue;
+        };
+        let range = key.kind.range(name);
+        let comma = if range.is_empty() { "" } else { ", " };
+        let null = if key.nullable { ", or null" } else { "" };
+        let unit = if key.unit.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", key.unit)
+        };
+        let _ = writeln!(
+            text,
+            "| `{name}` | {}{comma}{range}{null} | `{}`{unit} | {} |",
+            key.kind.noun(),
+            key.default,
+            key.help
+        );
+    }
+    text.push_str(SIMULATION);
+    text
+}
+
+const INTRODUCTION: &str = "\
+# The bandit over reward sources
+
+Several reward sources (arms) can score a rollout: a rule, a model, a proxy of people. A bandit chooses one for each rollout and
+learns which serves best. Made from the tables in `src/bandit/src/table.rs` and `src/experiment/src/keys/live/bandit.rs`; a test
+holds this page to them. Every policy plays the same arms, step by step, as MABWiser, SMPyBandits and a plain numpy program
+(Thompson: the same regret within its error), see `src/bandit/tests/oracles`.
+
+**In training** the keys are read and checked, and nothing more yet: `reward.scorer` decides every reward, and `lathe check` says so.
+`lathe bandit simulate` plays the policies.
+
+- Statistics, and epsilon with them, change once every `update_every` outcomes. An epsilon that decays at each rollout instead
+  explores 20 times in all, and ends on a wrong arm in 7 to 42 % of runs; `thompson` and `kl_ucb` lose nothing by waiting.
+- An arm that times out counts with its default, and is marked. An outcome that never comes counts for nothing. A late one is
+  dropped and counted.
+- An arm can be frozen (not chosen any more, its statistics stay) or forced (chosen always).
+- Regret is estimated as the sum, over the values so far, of the highest mean minus the arm's own: low while the best arm is still
+  undiscovered. Disagreement of two arms is (1 − Kendall's τ_b) / 2 over the latest rollouts that both scored: 0 the same order, ½
+  chance, 1 the opposite.
+- Choices are a function of settings, seed and outcomes: a run that goes on from a checkpoint chooses as if it had never stopped.
+- `negative_loss` is what LASeR does, and rewards the arm that is easiest to agree with, not the right one. The default is gain on
+  prompts whose answers can be verified.
+";
+
+const SIMULATION: &str = "
+## Trying a policy: `lathe bandit simulate ENV`
+
+`experiments/bandits/judges.yaml` is an example. An environment is YAML or JSON:
+
+| field | means | default |
+|---|---|---|
+| `horizon` | pulls a run | |
+| `runs` | runs that means and errors are over | 100 |
+| `seed` | other seeds, other runs; the same seed, the same numbers, on any number of processors | 0 |
+| `context_dimensions` | each pull has a random unit vector as context, which `linucb` needs | none |
+| `outcome_delay` | further pulls before an outcome is known, as in asynchronous training | 0 |
+| `arms` | a list of `name`, `gives`, and optionally `then`, `timed_out_frac` with `default`, `missing_frac` | |
+| `gives` | `bernoulli: p`, `normal: {mean, sd}`, `beta: {alpha, beta}`, `constant: v`, `values: [...]` (each as likely), or `linear: {theta, bias, sd}` in the context | |
+| `then` | what the arm gives from some pull on: `[{from: 1000, gives: ...}]` | never changes |
+| `policies` | names, or mappings of `policy`, the keys above that it reads, and a `label` | `thompson`, `kl_ucb`, `ucb1`, `epsilon_greedy`, and `linucb` with contexts |
+
+Regret is the sum over pulls of the best arm's mean at that pull minus the chosen one's, so it needs the truth, which only an
+environment has. All policies meet the same contexts and values.
+";

@@ -1,0 +1,189 @@
+//! The bandit of `reward.bandit`: what it believes now, what it chose, and its latest updates.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::{RunState, push_bounded};
+use crate::event::{BanditArm, EventKind};
+use crate::number::Number;
+
+/// Updates kept one by one; the log itself has all of them.
+pub const RECENT_BANDIT_UPDATES: usize = 2000;
+
+/// All of a run's `BanditChose` and `BanditUpdated`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct BanditState {
+    pub policy: String,
+    /// As the last update left them; empty before the first.
+    pub arms: Vec<BanditArm>,
+    pub epsilon: Option<Number>,
+    pub regret: Option<Number>,
+    pub disagreement: Option<Number>,
+    /// Choices by arm; a blend of all arms counts under the empty name.
+    pub chosen: BTreeMap<String, u64>,
+    /// Choices by reason: `sampled`, `explored`, ...
+    pub reasons: BTreeMap<String, u64>,
+    pub choices: u64,
+    /// Of the latest choice: its arm, and why.
+    pub last_choice: Option<(String, String)>,
+    pub updates: u64,
+    /// The latest ones, oldest first.
+    pub history: VecDeque<BanditPoint>,
+}
+
+/// What an update left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BanditPoint {
+    pub elapsed_ms: f64,
+    pub step: u64,
+    pub update: u64,
+    /// In the order of [`BanditState::arms`].
+    pub means: Vec<Option<Number>>,
+    /// Share of all choices so far that each arm had, 0..1.
+    pub shares: Vec<f64>,
+    pub regret: Option<Number>,
+}
+
+impl RunState {
+    /// Takes a `BanditChose` or `BanditUpdated`; anything else changes nothing.
+    pub(super) fn apply_bandit(&mut self, elapsed_ms: f64, kind: &EventKind) {
+        match kind {
+            EventKind::BanditChose { arm, why, .. } => {
+                let bandit = self.bandit.get_or_insert_default();
+                let arm = arm.clone().unwrap_or_default();
+                *bandit.chosen.entry(arm.clone()).or_default() += 1;
+                *bandit.reasons.entry(why.clone()).or_default() += 1;
+                bandit.choices += 1;
+                bandit.last_choice = Some((arm, why.clone()));
+            }
+            EventKind::BanditUpdated {
+                update,
+                step,
+                policy,
+                arms,
+                epsilon,
+                regret,
+                disagreement,
+            } => {
+                let bandit = self.bandit.get_or_insert_default();
+                policy.clone_into(&mut bandit.policy);
+                arms.clone_into(&mut bandit.arms);
+                bandit.epsilon = *epsilon;
+                bandit.regret = *regret;
+                bandit.disagreement = *disagreement;
+                bandit.updates = *update;
+                let all = bandit.choices.max(1) as f64;
+                let share = |arm: &BanditArm| {
+                    bandit.chosen.get(&arm.name).copied().unwrap_or(0) as f64 / all
+                };
+                let point = BanditPoint {
+                    elapsed_ms,
+                    step: *step,
+                    update: *update,
+                    means: arms.iter().map(|arm| arm.mean).collect(),
+                    shares: arms.iter().map(share).collect(),
+                    regret: *regret,
+                };
+                push_bounded(&mut bandit.history, RECENT_BANDIT_UPDATES, point);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Event;
+
+    fn arm(name: &str, mean: f64) -> BanditArm {
+        BanditArm {
+            name: name.to_owned(),
+            counted: 5,
+            timed_out: 1,
+            missing: 0,
+            mean: Some(Number(mean)),
+            sd: Some(Number(0.1)),
+            chance: None,
+            is_frozen: false,
+            is_forced: false,
+        }
+    }
+
+    fn fold(kinds: Vec<EventKind>) -> RunState {
+        let mut state = RunState::default();
+        for (seq, kind) in kinds.into_iter().enumerate() {
+            state.apply(&Event {
+                seq: seq as u64,
+                elapsed_ms: seq as f64,
+                kind,
+            });
+        }
+        state
+    }
+
+    fn chose(pull: u64, arm: Option<&str>) -> EventKind {
+        EventKind::BanditChose {
+            pull,
+            step: 1,
+            uid: "u".to_owned(),
+            sample: 0,
+            arm: arm.map(str::to_owned),
+            why: if arm.is_some() { "sampled" } else { "fixed" }.to_owned(),
+            propensity: None,
+            scores: vec![Number(f64::INFINITY), Number(0.5)],
+        }
+    }
+
+    fn updated(update: u64, mean: f64) -> EventKind {
+        EventKind::BanditUpdated {
+            update,
+            step: update,
+            policy: "thompson".to_owned(),
+            arms: vec![arm("rule", mean), arm("model", 0.5)],
+            epsilon: None,
+            regret: Some(Number(1.5)),
+            disagreement: None,
+        }
+    }
+
+    #[test]
+    fn choices_are_counted_by_arm_and_reason_and_the_last_update_is_what_is_believed() {
+        assert_eq!(fold(vec![]).bandit, None);
+        let state = fold(vec![
+            chose(0, Some("rule")),
+            chose(1, Some("rule")),
+            chose(2, Some("model")),
+            chose(3, None),
+            updated(1, 0.25),
+            updated(2, 0.75),
+        ]);
+        let bandit = state.bandit.unwrap();
+        assert_eq!((bandit.choices, bandit.updates), (4, 2));
+        assert_eq!(bandit.chosen["rule"], 2);
+        assert_eq!((bandit.chosen[""], bandit.reasons["sampled"]), (1, 3));
+        assert_eq!(
+            bandit.last_choice,
+            Some((String::new(), "fixed".to_owned()))
+        );
+        assert_eq!(bandit.arms[0].mean, Some(Number(0.75)));
+        let means: Vec<_> = bandit.history.iter().map(|point| point.means[0]).collect();
+        assert_eq!(means, [Some(Number(0.25)), Some(Number(0.75))]);
+        assert_eq!(bandit.history[1].shares, [0.5, 0.25]);
+        assert_eq!(
+            (bandit.policy.as_str(), bandit.regret),
+            ("thompson", Some(Number(1.5)))
+        );
+    }
+
+    #[test]
+    fn a_long_run_keeps_its_latest_updates() {
+        let last = RECENT_BANDIT_UPDATES as u64 + 5;
+        let bandit = fold((1..=last).map(|update| updated(update, 0.5)).collect())
+            .bandit
+            .unwrap();
+        assert_eq!(bandit.history.len(), RECENT_BANDIT_UPDATES);
+        assert_eq!(bandit.history.back().unwrap().update, last);
+    }
+}
