@@ -68,8 +68,11 @@ pub struct Curve {
     pub color: usize,
     /// x and y in the order of the log; y may be NaN or infinite.
     pub points: Vec<(f64, f64)>,
-    /// The same x with the smoothed y; empty when it is not smoothed.
+    /// x and y of the smoothed line: of every point, or of the last one of each part of a long run
+    /// ([`runlog::series::MOST_PARTS`]). Empty when it is not smoothed.
     pub smoothed: Vec<(f64, f64)>,
+    /// Which of `points` each smoothed one lies at.
+    pub smoothed_at: Vec<usize>,
 }
 
 /// One metric.
@@ -132,21 +135,24 @@ pub fn panel(runs: &[Shown<'_>], metric: &str, view: &View) -> Option<Panel> {
                 .clone()
                 .map(|i| (series.x(i, view.axis), series.value(i)))
                 .collect();
-            let smoothed = if view.smoothing > 0.0 && series.len() >= LEAST_SMOOTHED {
-                let mut smoothed = Smoothed::new(view.smoothing);
-                smoothed.follow(series);
-                let smooth = smoothed.over(series);
-                range
-                    .map(|i| (smooth.x(i, view.axis), smooth.value(i)))
-                    .collect()
-            } else {
-                Vec::new()
-            };
+            let (mut smoothed, mut smoothed_at) = (Vec::new(), Vec::new());
+            if view.smoothing > 0.0 && series.len() >= LEAST_SMOOTHED {
+                let mut average = Smoothed::new(view.smoothing);
+                average.follow(series);
+                let smooth = average.over(series);
+                for (part, point) in average.ends().enumerate() {
+                    if range.contains(&point) {
+                        smoothed.push((smooth.x(part, view.axis), smooth.value(part)));
+                        smoothed_at.push(point - range.start);
+                    }
+                }
+            }
             Some(Curve {
                 name: run.name.to_owned(),
                 color: run.color,
                 points,
                 smoothed,
+                smoothed_at,
             })
         })
         .collect();
@@ -167,7 +173,8 @@ pub fn panel(runs: &[Shown<'_>], metric: &str, view: &View) -> Option<Panel> {
 }
 
 impl Sheet {
-    /// What the curves show, as CSV: `metric,run,x,value,smoothed` with the name of the axis for x.
+    /// What the curves show, as CSV: `metric,run,x,value,smoothed` with the name of the axis for x. In a long run, where the
+    /// smoothed line has a point a part, only the last row of a part has a smoothed value.
     pub fn csv(&self) -> String {
         let axis = self
             .panels
@@ -179,11 +186,12 @@ impl Sheet {
         let mut text = format!("metric,run,{axis},value,smoothed\n");
         for panel in &self.panels {
             for curve in &panel.curves {
+                let at = curve.smoothed_at.iter().zip(&curve.smoothed);
+                let mut smoothed = at.peekable();
                 for (i, (x, y)) in curve.points.iter().enumerate() {
-                    let smooth = curve
-                        .smoothed
-                        .get(i)
-                        .map_or_else(String::new, |(_, smooth)| smooth.to_string());
+                    let smooth = smoothed
+                        .next_if(|(at, _)| **at == i)
+                        .map_or_else(String::new, |(_, (_, smooth))| smooth.to_string());
                     let _ = writeln!(
                         text,
                         "{},{},{x},{y},{smooth}",

@@ -4,7 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent};
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher};
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Flex, Layout, Rect};
+use ratatui::layout::{Constraint, Flex, Layout, Margin, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
@@ -50,6 +50,11 @@ pub struct Confirm {
     pub command: Command,
 }
 
+/// Columns of the help with its frame.
+const HELP_WIDTH: u16 = 86;
+/// Columns of the keys in it.
+const HELP_KEYS: usize = 24;
+
 #[derive(Debug, Default)]
 pub struct Help {
     page: Option<PageId>,
@@ -64,7 +69,7 @@ impl Help {
         }
     }
 
-    /// This page's bindings, then the global ones: `None` is a heading or a gap.
+    /// This page's bindings, then the global ones: `None` is a heading.
     fn rows(&self) -> Vec<(Context, Option<&'static Binding>)> {
         let contexts = self
             .page
@@ -120,10 +125,14 @@ impl Palette {
 }
 
 impl Modal {
-    pub fn key(&mut self, key: KeyEvent, page: PageId) -> Answer {
+    pub fn key(&mut self, key: KeyEvent, page: PageId, shared: &Shared) -> Answer {
         match self {
             Self::Help(help) => {
-                let most = help.rows().len().saturating_sub(1);
+                let room = help_room(Rect::new(0, 0, shared.columns, shared.rows));
+                let lines = help_lines(help, shared, usize::from(room.width)).len();
+                let most = lines.saturating_sub(usize::from(room.height));
+                // The window may have grown since the last key.
+                help.scroll = help.scroll.min(most);
                 match key.code {
                     KeyCode::Char('j') | KeyCode::Down => help.scroll = (help.scroll + 1).min(most),
                     KeyCode::Char('k') | KeyCode::Up => {
@@ -205,34 +214,47 @@ fn draw_help(help: &Help, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
     let inner = boxed(
         shared,
         frame,
-        middle(area, 86, area.height),
+        middle(area, HELP_WIDTH, area.height),
         " Keys (j k to scroll, any other key closes) ",
         Role::Focus,
     );
-    let rows = help.rows();
-    // Clamped here: the window may have grown since the last key.
+    let lines = help_lines(help, shared, usize::from(inner.width));
     let top = help
         .scroll
-        .min(rows.len().saturating_sub(usize::from(inner.height)));
-    let lines: Vec<Line<'_>> = rows
-        .iter()
-        .skip(top)
-        .take(usize::from(inner.height))
-        .map(|(context, row)| match row {
-            None => Line::styled(context.title(), shared.style(Role::Title)),
-            Some(binding) => {
-                let keys = shared.keymap.keys_of(binding).join(" or ");
-                Line::from(vec![
-                    Span::styled(
-                        text::pad(&format!("  {keys}"), 24, shared.glyphs.unicode),
-                        shared.style(Role::Accent),
-                    ),
-                    Span::raw(binding.help),
-                ])
-            }
-        })
-        .collect();
-    frame.render_widget(Paragraph::new(lines), inner);
+        .min(lines.len().saturating_sub(usize::from(inner.height)));
+    let shown: Vec<Line<'_>> = lines.into_iter().skip(top).collect();
+    frame.render_widget(Paragraph::new(shown), inner);
+}
+
+/// The room for the help's lines on a screen.
+fn help_room(screen: Rect) -> Rect {
+    middle(screen, HELP_WIDTH, screen.height).inner(Margin::new(1, 1))
+}
+
+/// Each binding: its keys, and beside them what it does, on as many lines as that takes.
+fn help_lines(help: &Help, shared: &Shared, width: usize) -> Vec<Line<'static>> {
+    let unicode = shared.glyphs.unicode;
+    let keys_width = HELP_KEYS.min(width / 3);
+    let mut lines = Vec::new();
+    for (context, row) in help.rows() {
+        let Some(binding) = row else {
+            lines.push(Line::styled(context.title(), shared.style(Role::Title)));
+            continue;
+        };
+        let keys = format!("  {}", shared.keymap.keys_of(binding).join(" or "));
+        let words = text::wrap(binding.help, width.saturating_sub(keys_width));
+        for (at, words) in words.into_iter().enumerate() {
+            let keys = if at == 0 { keys.as_str() } else { "" };
+            lines.push(Line::from(vec![
+                Span::styled(
+                    text::pad(keys, keys_width, unicode),
+                    shared.style(Role::Accent),
+                ),
+                Span::raw(words),
+            ]));
+        }
+    }
+    lines
 }
 
 fn draw_palette(

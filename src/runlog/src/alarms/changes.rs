@@ -75,11 +75,8 @@ pub(super) fn before(state: &RunState, since_ms: f64) -> Vec<Change> {
         let words = format!("the run was resumed after step {}", resume.from_step);
         add(resume.elapsed_ms, words);
     }
-    let trip = state
-        .trips
-        .iter()
-        .rev()
-        .find(|at| at.elapsed_ms <= since_ms);
+    let trips = state.guards.trips.iter();
+    let trip = trips.rev().find(|at| at.elapsed_ms <= since_ms);
     if let Some(trip) = trip {
         let words = format!("guard {} tripped after step {}", trip.guard, trip.step);
         add(trip.elapsed_ms, words);

@@ -1,7 +1,7 @@
-//! One column of values and its pyramid: exact minimum and maximum of any range in logarithmic time.
+//! One column of values and its pyramid: exact minimum and maximum, and the mean, of any range in logarithmic time.
 
 /// Values under one block of the lowest level, and blocks under one of the next. 64 values are scanned in about 20 ns, and
-/// the pyramid then costs half a byte a value.
+/// the pyramid then costs two thirds of a byte a value.
 const FAN: usize = 64;
 
 /// Extremes of some values. NaN and infinities are left out of all but their count.
@@ -21,6 +21,8 @@ pub(super) struct Block {
     pub(super) max: f64,
     /// +inf when no finite value is above zero.
     min_positive: f64,
+    /// Of the finite values; infinite where they are huge.
+    sum: f64,
     pub(super) non_finite: u64,
 }
 
@@ -29,6 +31,7 @@ impl Block {
         min: f64::INFINITY,
         max: f64::NEG_INFINITY,
         min_positive: f64::INFINITY,
+        sum: 0.0,
         non_finite: 0,
     };
 
@@ -49,6 +52,7 @@ impl Block {
             };
             block.non_finite += u64::from(!is_finite);
         }
+        block.sum = sum(values);
         block
     }
 
@@ -56,6 +60,7 @@ impl Block {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         self.min_positive = self.min_positive.min(other.min_positive);
+        self.sum += other.sum;
         self.non_finite += other.non_finite;
     }
 
@@ -94,11 +99,20 @@ impl Column {
         self.values.reserve(more);
     }
 
-    /// Empties the column and keeps its memory.
-    pub(super) fn clear(&mut self) {
-        self.values.clear();
-        self.levels.iter_mut().for_each(Vec::clear);
-        self.non_finite = 0;
+    /// Keeps the first `count` values.
+    pub(super) fn truncate(&mut self, count: usize) {
+        if count >= self.values.len() {
+            return;
+        }
+        let gone = &self.values[count..];
+        self.non_finite -= gone.iter().filter(|value| !value.is_finite()).count() as u64;
+        self.values.truncate(count);
+        let mut whole = count;
+        for blocks in &mut self.levels {
+            whole /= FAN;
+            blocks.truncate(whole);
+        }
+        self.levels.retain(|blocks| !blocks.is_empty());
     }
 
     /// Amortised constant: one value in 64 closes a block.
@@ -173,6 +187,24 @@ impl Column {
         }
     }
 
+    /// Mean of the finite values of `start..end`, and how many they are; NaN of none.
+    pub(super) fn mean(&self, start: usize, end: usize) -> (f64, usize) {
+        let (start, end) = (start.min(end), end.min(self.values.len()));
+        let block = self.block(start, end);
+        let count = (end - start) - block.non_finite as usize;
+        if count == 0 {
+            return (f64::NAN, 0);
+        }
+        let mut mean = block.sum / count as f64;
+        if !mean.is_finite() {
+            let values = self.values[start..end].iter();
+            let finite = values.filter(|value| value.is_finite());
+            mean = finite.map(|value| value / count as f64).sum();
+        }
+        // Rounding never leads out of the values, and equal ones have themselves as mean.
+        (mean.clamp(block.min, block.max), count)
+    }
+
     /// Joins `start..end` of the values (level 0) or of the blocks of a level below `level`.
     fn scan(&self, level: usize, start: usize, end: usize) -> Block {
         match level {
@@ -180,6 +212,21 @@ impl Column {
             _ => joined(&self.levels[level - 1][start..end]),
         }
     }
+}
+
+/// Of the finite values. Several sums beside each other, since each addition waits for the one before it.
+fn sum(values: &[f64]) -> f64 {
+    const LANES: usize = 8;
+    let finite = |value: &f64| if value.is_finite() { *value } else { 0.0 };
+    let mut sums = [0.0; LANES];
+    let parts = values.chunks_exact(LANES);
+    let rest: f64 = parts.remainder().iter().map(finite).sum();
+    for part in parts {
+        for (sum, value) in sums.iter_mut().zip(part) {
+            *sum += finite(value);
+        }
+    }
+    sums.iter().sum::<f64>() + rest
 }
 
 fn joined(blocks: &[Block]) -> Block {

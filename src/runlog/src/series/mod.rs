@@ -3,9 +3,9 @@
 //! ```text
 //!  events of one source ─► Rows    step, elapsed_ms, tokens, samples      shared by all metrics of that source
 //!                     └──► Column  f64 values + min/max pyramid, a metric each ─► Series (a view: column + its rows)
-//!  Series ─► envelope (min/max per screen column) · index_at (crosshair) · bounds (y axis) · Smoothed (debiased EMA)
+//!  Series ─► envelope (min/max per screen column) · index_at (crosshair) · bounds (y axis) · Smoothed (debiased EMA, 1,024 parts at most)
 //! ```
-//! A point costs 8 bytes, its pyramid half a byte, and a row 32 bytes whatever the number of metrics in it.
+//! A point costs 8 bytes, its pyramid two thirds of a byte, and a row 32 bytes whatever the number of metrics in it.
 //! Knows nothing of events' meaning, files or screens. No locks: the fold owns the columns, views borrow them.
 
 mod bulk;
@@ -23,7 +23,7 @@ pub use column::Bounds;
 pub use envelope::{Cell, envelope};
 pub use rows::RowHead;
 pub use set::{SeriesSet, Source};
-pub use smooth::{Smoothed, Smoothing};
+pub use smooth::{MOST_PARTS, Smoothed, Smoothing};
 pub use view::Series;
 
 use crate::number::Number;

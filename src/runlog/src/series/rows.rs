@@ -22,6 +22,8 @@ pub(super) struct Rows {
     pub(super) samples: Vec<f64>,
     /// Rows that begin a new leg, the first leg left out; an entry of each axis.
     legs: [Vec<u32>; 4],
+    /// How often the run went back: what was made of rows before that is of others.
+    pub(super) rewinds: u32,
 }
 
 impl Rows {

@@ -206,6 +206,7 @@ impl SeriesSet {
         self.rows.clear();
         for rows in &old.rows {
             let mut kept = Rows::default();
+            kept.rewinds = rows.rewinds + 1;
             let renumbered = (0..rows.len()).map(|row| {
                 is_kept(&rows.step[row]).then(|| {
                     kept.push(rows.head(row));

@@ -113,6 +113,19 @@ fn text(cells: &[Cell]) -> Vec<String> {
         .collect()
 }
 
+/// Mostly ordinary values; some that are none, and in every `huge`-th seed some so huge that their difference overflows.
+fn awkward(i: usize, seed: u32, huge: u32) -> f64 {
+    let draw = (i as u32).wrapping_mul(2_654_435_761).wrapping_add(seed);
+    let is_huge = huge > 0 && seed.is_multiple_of(huge);
+    match draw.rotate_left(13) % 97 {
+        0 => f64::NAN,
+        1 => f64::INFINITY,
+        2 if is_huge => f64::MAX,
+        3 if is_huge => f64::MIN,
+        _ => f64::from(draw % 1000) - 500.0,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
@@ -153,7 +166,8 @@ proptest! {
                 column.extend(part);
             }
         }
-        let series = if is_bulk { series(&set).with_column(&column) } else { series(&set) };
+        let places = set::Places::Dense { first_row: 0 };
+        let series = if is_bulk { series(&set).with(&places, &column) } else { series(&set) };
         let (a, b) = (ends.0.index(values.len() + 1), ends.1.index(values.len() + 1));
         let range = a.min(b)..a.max(b);
         let finite = || values[range.clone()].iter().copied().filter(|value| value.is_finite());
@@ -165,6 +179,15 @@ proptest! {
             finite().filter(|value| *value > 0.0).reduce(f64::min)
         );
         let all = values[range.clone()].len() - finite().count();
+        let count = finite().count();
+        let (mean, counted) = series.column().mean(range.start, range.end);
+        prop_assert_eq!(counted, count);
+        let expected: f64 = finite().map(|value| value / count as f64).sum();
+        let size: f64 = finite().map(|value| value.abs() / count as f64).sum();
+        prop_assert!(
+            (count == 0 && mean.is_nan()) || (mean - expected).abs() <= 1e-11 * size + f64::MIN_POSITIVE,
+            "{mean} is not {expected}"
+        );
         prop_assert_eq!(series.non_finite_in(range), all as u64);
         prop_assert_eq!(
             series.non_finite(),
@@ -240,23 +263,49 @@ proptest! {
     }
 
     #[test]
-    fn curves_that_are_smoothed_beside_each_other_are_each_as_if_alone(
-        seeds in prop::collection::vec((0_usize..3000, any::<u32>()), 1..10),
+    fn a_long_run_is_smoothed_over_the_means_of_its_parts(
+        seed in any::<u32>(),
+        count in 1_usize..6000,
+        cut in 0.0_f64..1.0,
+        weight in 0.0_f64..0.999,
+    ) {
+        let values: Vec<f64> = (0..count).map(|i| awkward(i, seed, 0)).collect();
+        let mut smoothed = Smoothed::new(weight);
+        let part = (count as f64 * cut) as usize;
+        if part > 0 {
+            smoothed.follow(series(&of(&values[..part])));
+        }
+        let set = of(&values);
+        smoothed.follow(series(&set));
+        let curve = smoothed.over(series(&set));
+        let width = smoothed.width();
+        prop_assert!(width.is_power_of_two() && curve.len() == count.div_ceil(width));
+        prop_assert!(curve.len() <= MOST_PARTS && (width == 1 || curve.len() > MOST_PARTS / 2));
+        // TensorBoard's sums over the means; a part of which half is finite counts as half a point.
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for ((part, values), end) in values.chunks(width).enumerate().zip(smoothed.ends()) {
+            prop_assert_eq!(end, (part * width + values.len()) - 1);
+            prop_assert_eq!(curve.step(part), end as u64);
+            let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+            if finite.is_empty() {
+                prop_assert!(!curve.value(part).is_finite(), "a gap stays a gap");
+                continue;
+            }
+            let kept = weight.powf(finite.len() as f64 / width as f64);
+            let mean = finite.iter().sum::<f64>() / finite.len() as f64;
+            (sum, weights) = (sum * kept + (1.0 - kept) * mean, weights * kept + (1.0 - kept));
+            let expected = sum / weights;
+            prop_assert!((curve.value(part) - expected).abs() < 1e-7, "{} is not {expected}", curve.value(part));
+        }
+    }
+
+    #[test]
+    fn the_smoothed_curves_of_a_run_are_each_as_if_made_anew(
+        seeds in prop::collection::vec((0_usize..3000, any::<u32>()), 1..6),
         weights in prop::sample::subsequence(vec![0.0, 0.3, 0.9, 0.99, 0.9999], 2),
         cut in 0.0_f64..1.0,
     ) {
         let names: Vec<String> = (0..seeds.len()).map(|i| format!("m{i}")).collect();
-        // Mostly ordinary values; some that are none, and some so huge that their difference overflows.
-        let value = |i: usize, seed: u32| {
-            let draw = (i as u32).wrapping_mul(2_654_435_761).wrapping_add(seed);
-            match draw.rotate_left(13) % 97 {
-                0 => f64::NAN,
-                1 => f64::INFINITY,
-                2 if seed.is_multiple_of(3) => f64::MAX,
-                3 if seed.is_multiple_of(3) => f64::MIN,
-                _ => f64::from(draw % 1000) - 500.0,
-            }
-        };
         let set_of = |share: f64| {
             let mut set = SeriesSet::default();
             let longest = seeds.iter().map(|(count, _)| *count).max().unwrap_or(0);
@@ -265,7 +314,7 @@ proptest! {
                     .iter()
                     .zip(&seeds)
                     .filter(|(_, (count, _))| i < *count)
-                    .map(|(name, (_, seed))| (name.as_str(), value(i, *seed)));
+                    .map(|(name, (_, seed))| (name.as_str(), awkward(i, *seed, 3)));
                 set.push_row(Source::Steps, head(i as u64), row);
             }
             set
@@ -287,7 +336,7 @@ proptest! {
     }
 
     #[test]
-    fn a_constant_series_stays_exactly_constant(value in any_f64(), count in 1_usize..500, weight in 0.0_f64..1.0) {
+    fn a_constant_series_stays_exactly_constant(value in any_f64(), count in 1_usize..5000, weight in 0.0_f64..1.0) {
         prop_assume!(value.is_finite());
         let set = of(&vec![value; count]);
         let mut smoothed = Smoothed::new(weight);
@@ -297,7 +346,7 @@ proptest! {
 
     #[test]
     fn a_smoothed_curve_stays_within_the_values(
-        values in prop::collection::vec(any_f64(), 1..300),
+        values in prop::collection::vec(any_f64(), 1..3000),
         weight in 0.0_f64..1.0,
     ) {
         let set = of(&values);
@@ -371,6 +420,60 @@ fn after_going_back_to_an_older_step_both_legs_are_kept_and_the_newer_is_read() 
     let counts: Vec<u64> = cells.iter().map(|cell| cell.count).collect();
     assert_eq!(counts, [1, 1, 2, 2, 1]);
     assert_eq!((cells[2].min, cells[2].max, cells[2].last), (2.0, 4.0, 4.0));
+}
+
+#[test]
+fn a_column_cut_short_is_as_if_it_had_never_been_longer() {
+    let values: Vec<f64> = (0..9000).map(|i| awkward(i, 5, 1)).collect();
+    for kept in [0, 1, 63, 64, 65, 4095, 4096, 4097, 8999, 9000, 9001] {
+        let mut cut = column::Column::default();
+        cut.extend(&values);
+        cut.truncate(kept);
+        let mut never = column::Column::default();
+        never.extend(&values[..kept.min(9000)]);
+        for column in [&mut cut, &mut never] {
+            for value in &values[..200] {
+                column.push(*value);
+            }
+        }
+        assert_eq!(format!("{cut:?}"), format!("{never:?}"), "{kept}");
+    }
+}
+
+#[test]
+fn a_smoothed_curve_of_a_run_that_went_back_is_none_until_it_is_followed_again() {
+    let mut set = SeriesSet::default();
+    let push = |set: &mut SeriesSet, steps: std::ops::Range<u64>| {
+        for step in steps {
+            // The metric is in every second row; the same value throughout, so that values alone tell nothing.
+            let rare = (step % 2 == 1).then_some(("m", 1.0));
+            set.push_row(Source::Steps, head(step), rare);
+        }
+    };
+    push(&mut set, 0..100);
+    let mut smoothing = Smoothing::new(0.9);
+    smoothing.follow(&set, ["m"]);
+    set.rewind(60);
+    assert!(smoothing.get(&set, "m").is_none());
+    for step in 61..81 {
+        set.push_row(Source::Steps, head(step), Some(("m", 1.0)));
+    }
+    assert_eq!(series(&set).len(), 50);
+    assert!(smoothing.get(&set, "m").is_none());
+    smoothing.follow(&set, ["m"]);
+    let steps: Vec<u64> = smoothing
+        .get(&set, "m")
+        .unwrap()
+        .iter()
+        .map(|point| point.step)
+        .collect();
+    assert_eq!(
+        steps,
+        series(&set)
+            .iter()
+            .map(|point| point.step)
+            .collect::<Vec<_>>()
+    );
 }
 
 #[test]

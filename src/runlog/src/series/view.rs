@@ -30,10 +30,13 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// The same rows with other values, as many.
-    pub(super) fn with_column(self, column: &'a Column) -> Self {
-        debug_assert!(column.len() <= self.column.len());
-        Self { column, ..self }
+    /// Other values, in these of its rows.
+    pub(super) fn with(self, places: &'a Places, column: &'a Column) -> Self {
+        Self {
+            places,
+            column,
+            ..self
+        }
     }
 
     pub(super) fn column(self) -> &'a Column {
@@ -54,7 +57,12 @@ impl<'a> Series<'a> {
         self.column.non_finite()
     }
 
-    fn row(self, point: usize) -> usize {
+    /// How often the run went back.
+    pub(super) fn rewinds(self) -> u32 {
+        self.rows.rewinds
+    }
+
+    pub(super) fn row(self, point: usize) -> usize {
         match self.places {
             Places::Dense { first_row } => *first_row as usize + point,
             Places::Sparse(rows) => rows[point] as usize,

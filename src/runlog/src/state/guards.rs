@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ControlRecord, Outcome};
+use super::{AlarmRecord, ControlRecord, Outcome};
 use crate::control::ALL_GUARDS;
 use crate::event::{EventKind, GuardArmed, GuardDone};
 use crate::number::Number;
@@ -40,10 +40,12 @@ pub struct Muted {
     pub until: Option<u64>,
 }
 
-/// One trip.
+/// What a guard saw, and what was then done; see [`EventKind::GuardTripped`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TripRecord {
     pub guard: String,
+    /// The metric, or the alarm.
+    pub watched: String,
     pub elapsed_ms: f64,
     /// Steps trained at that moment.
     pub step: u64,
@@ -52,9 +54,19 @@ pub struct TripRecord {
     pub value: Number,
     pub limit: Number,
     pub reason: String,
+    /// Trips before it without a calm since.
+    pub relapse: u64,
     pub done: Vec<GuardDone>,
     /// Who tripped it by hand.
     pub by: Option<String>,
+}
+
+impl TripRecord {
+    /// Whether this alarm is the one that is recorded beside the trip and says the same.
+    pub fn is_told_by(&self, alarm: &AlarmRecord) -> bool {
+        alarm.step == Some(self.step)
+            && alarm.name.strip_prefix("guard ") == Some(self.guard.as_str())
+    }
 }
 
 impl GuardRecord {
@@ -102,6 +114,11 @@ impl Guards {
         self.all.iter().find(|guard| guard.name == name)
     }
 
+    /// Of all guards, those that are no longer kept one by one too.
+    pub fn trip_count(&self) -> u64 {
+        self.all.iter().map(|guard| guard.trips).sum()
+    }
+
     /// The last trip of a guard.
     pub fn last_trip(&self, name: &str) -> Option<&TripRecord> {
         self.trips.iter().rev().find(|trip| trip.guard == name)
@@ -144,10 +161,10 @@ impl Guards {
                 value,
                 limit,
                 reason,
+                relapse,
                 done,
                 cools_until,
                 by,
-                ..
             } => {
                 let entry = self.entry(guard, watched);
                 entry.trips += 1;
@@ -157,12 +174,14 @@ impl Guards {
                 }
                 self.trips.push_back(TripRecord {
                     guard: guard.clone(),
+                    watched: watched.clone(),
                     elapsed_ms,
                     step: *step,
                     since_step: *since_step,
                     value: *value,
                     limit: *limit,
                     reason: reason.clone(),
+                    relapse: *relapse,
                     done: done.clone(),
                     by: by.clone(),
                 });

@@ -25,7 +25,7 @@ pub use intervals::Intervals;
 pub use liveness::{Glance, Liveness, SILENCE, glance, liveness, word};
 pub use steps::{Stall, StepTimes, Steps};
 pub use summary::{LaneTime, Percentiles, Summary, val_reward};
-pub use turns::{GuardTrip, Resume};
+pub use turns::Resume;
 
 use serde::{Deserialize, Serialize};
 
@@ -178,8 +178,6 @@ pub struct RunState {
     pub phases: Vec<PhaseRecord>,
     /// When the run was continued in its own directory, and from where.
     pub resumes: Vec<Resume>,
-    /// What guards saw and did, in order.
-    pub trips: Vec<GuardTrip>,
     /// Steps that were trained again, over all resumes: the log has them, the series do not.
     pub superseded_steps: u64,
     /// Where tokens and rollouts stood when each step ended: (step, tokens, rollouts).
@@ -213,7 +211,7 @@ pub struct RunState {
     pub missing_events: u64,
     /// What people changed while it ran, in order; see [`crate::control`].
     pub controls: Vec<ControlRecord>,
-    /// What watches the run, and how often each has tripped.
+    /// What watches the run, how often each has tripped and what it then did.
     pub guards: Guards,
     /// None: the run has no bandit.
     pub bandit: Option<BanditState>,
@@ -227,7 +225,7 @@ pub struct RunState {
 impl RunState {
     /// Raised whenever [`RunState::apply`] does something else with some event, or a field is added, removed or moved:
     /// states that an earlier fold left on disk are then made again. A test holds it to the fields.
-    pub(crate) const FOLD_VERSION: u32 = 8;
+    pub(crate) const FOLD_VERSION: u32 = 9;
 
     /// The state after all of `events`.
     pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
@@ -454,9 +452,7 @@ impl RunState {
                     elapsed_ms,
                 });
             }
-            EventKind::GuardsArmed { .. } => self.guards.apply(elapsed_ms, &event.kind),
-            EventKind::GuardTripped { .. } => {
-                self.note_trip(elapsed_ms, &event.kind);
+            EventKind::GuardsArmed { .. } | EventKind::GuardTripped { .. } => {
                 self.guards.apply(elapsed_ms, &event.kind);
             }
             EventKind::BanditChose { .. } | EventKind::BanditUpdated { .. } => {

@@ -271,9 +271,11 @@ fn a_resume_says_from_where_and_a_guard_what_it_did() {
             lost_steps: 1
         }]
     );
-    let [trip] = &state.trips[..] else {
-        panic!("{:?}", state.trips)
-    };
+    assert_eq!(
+        (state.guards.trips.len(), state.guards.trip_count()),
+        (1, 1)
+    );
+    let trip = &state.guards.trips[0];
     assert_eq!((trip.step, trip.limit), (1, Number(0.25)));
     let alarm = |name: &str| AlarmRecord {
         elapsed_ms: 0.0,

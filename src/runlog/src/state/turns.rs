@@ -1,10 +1,8 @@
-//! Turns in the course of a run: where it was resumed, and where a guard stepped in. Marks for curves, lines for logs.
+//! Turns in the course of a run: where it was resumed. Marks for curves, lines for logs.
 
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmRecord, RunState};
-use crate::event::{EventKind, GuardDone};
-use crate::number::Number;
+use super::RunState;
 
 /// The run went on in its own directory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -27,30 +25,6 @@ impl Resume {
     }
 }
 
-/// What a guard saw, and what was then done; see [`EventKind::GuardTripped`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GuardTrip {
-    pub elapsed_ms: f64,
-    pub guard: String,
-    pub watched: String,
-    /// Steps trained at that moment.
-    pub step: u64,
-    pub since_step: u64,
-    pub value: Number,
-    pub limit: Number,
-    pub reason: String,
-    pub relapse: u64,
-    pub done: Vec<GuardDone>,
-}
-
-impl GuardTrip {
-    /// Whether this alarm is the one that is recorded beside the trip and says the same.
-    pub fn is_told_by(&self, alarm: &AlarmRecord) -> bool {
-        alarm.step == Some(self.step)
-            && alarm.name.strip_prefix("guard ") == Some(self.guard.as_str())
-    }
-}
-
 impl RunState {
     /// `RunResumed` comes right after the `RunStarted` that counted the resume, unless that line is lost.
     pub(super) fn note_resume(&mut self, elapsed_ms: f64, from_step: u64, lost_steps: u64) {
@@ -60,36 +34,6 @@ impl RunState {
         if let Some(resume) = self.resumes.last_mut() {
             resume.from_step = from_step;
             resume.lost_steps = lost_steps;
-        }
-    }
-
-    /// Takes a `GuardTripped`; anything else changes nothing.
-    pub(super) fn note_trip(&mut self, elapsed_ms: f64, kind: &EventKind) {
-        if let EventKind::GuardTripped {
-            guard,
-            watched,
-            step,
-            since_step,
-            value,
-            limit,
-            reason,
-            relapse,
-            done,
-            ..
-        } = kind
-        {
-            self.trips.push(GuardTrip {
-                elapsed_ms,
-                guard: guard.clone(),
-                watched: watched.clone(),
-                step: *step,
-                since_step: *since_step,
-                value: *value,
-                limit: *limit,
-                reason: reason.clone(),
-                relapse: *relapse,
-                done: done.clone(),
-            });
         }
     }
 }

@@ -189,7 +189,7 @@ impl App {
             let answer = if is_interrupt {
                 Answer::Close
             } else {
-                modal.key(key, self.page)
+                modal.key(key, self.page, &self.shared)
             };
             return match answer {
                 Answer::Stay => Vec::new(),

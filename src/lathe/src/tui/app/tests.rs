@@ -2,6 +2,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent}
 use runlog::state::Liveness;
 
 use super::*;
+use crate::tui::bindings;
 use crate::tui::testing::{Bench, sample_events};
 
 fn has(bench: &Bench, wanted: fn(&Effect) -> bool) -> bool {
@@ -180,5 +181,47 @@ fn a_confirmation_takes_its_own_key_and_nothing_else() {
             is_done,
             "{key}"
         );
+    }
+}
+
+#[test]
+fn the_help_shows_every_word_of_every_binding_at_80_and_at_40_columns() {
+    for (columns, rows) in [(80, 24), (40, 12)] {
+        let mut bench = Bench::with_run(5);
+        bench.screen(columns, rows);
+        bench.press("2 ?");
+        let mut seen = String::new();
+        // One line on at a time; the last line of a screen is the newest.
+        for _ in 0..400 {
+            let screen = bench.screen(columns, rows);
+            let inside = screen.lines().skip(1).take(usize::from(rows) - 2);
+            let words = inside
+                .flat_map(|line| line.split(['│', ' ']))
+                .filter(|word| !word.is_empty());
+            seen.push_str(&words.collect::<Vec<_>>().join(" "));
+            seen.push('\n');
+            bench.press("j");
+        }
+        for binding in bindings::all() {
+            let is_here = matches!(
+                binding.context,
+                Context::Global | Context::Page(PageId::Live)
+            );
+            for word in binding
+                .help
+                .split(' ')
+                .filter(|word| is_here && word.len() < 20 && !word.contains('-'))
+            {
+                assert!(
+                    seen.contains(word),
+                    "{columns}: {word} of {:?} is cut",
+                    binding.help
+                );
+            }
+        }
+        // At the end one key goes one line back at once.
+        let end = bench.screen(columns, rows);
+        bench.press("k");
+        assert_ne!(bench.screen(columns, rows), end);
     }
 }

@@ -1,7 +1,8 @@
 //! Which panels there are, in which order, and how that is changed and remembered.
 
 use super::panels::{self, Panel};
-use super::{Live, view};
+use super::sizes::Side;
+use super::{Live, draw, view};
 use crate::tui::action::Effect;
 use crate::tui::shared::{Notice, Shared};
 
@@ -59,6 +60,32 @@ impl Live {
         if let Some(place) = self.visible().iter().position(|&other| other == index) {
             self.focus = place;
         }
+    }
+
+    /// Makes the column or row of the focused panel larger or smaller.
+    pub(super) fn resize(&mut self, side: Side, by: i16, shared: &mut Shared) -> Vec<Effect> {
+        let area = shared.page_area();
+        let Some(grid) = draw::grid(self, shared, area) else {
+            shared.say(Notice::caution(
+                "this panel has the page to itself (e: all panels)",
+            ));
+            return Vec::new();
+        };
+        let across = grid.columns.len();
+        let first = draw::places(self, shared, area)
+            .first()
+            .map_or(0, |(place, _)| *place);
+        let at = match side {
+            Side::Width => self.focus % across,
+            Side::Height => self.focus.saturating_sub(first) / across,
+        };
+        if self.sizes.grow(side, at, by, &grid) {
+            return self.keep(shared);
+        }
+        shared.say(Notice::caution(
+            "the panels beside it have no room to give or take",
+        ));
+        Vec::new()
     }
 
     pub(super) fn keep(&self, shared: &mut Shared) -> Vec<Effect> {

@@ -3,7 +3,7 @@
 use runlog::series::XAxis;
 
 use super::picker::Picker;
-use super::sizes::Sizes;
+use super::sizes::{Side, Sizes};
 use super::{HERE, Live, draw, panels};
 use crate::tui::action::{self, Effect};
 use crate::tui::bindings::{Binding, bind};
@@ -38,6 +38,8 @@ pub enum Command {
     Pin,
     MoveEarlier,
     MoveLater,
+    Wider(i8),
+    Taller(i8),
     Hide,
     Choose,
     AddPanel,
@@ -86,6 +88,10 @@ pub const BINDINGS: &[Binding] = &[
     here("live.pin", &["p"], Command::Pin, "keep this panel in front, or let it go", ""),
     here("live.earlier", &["K"], Command::MoveEarlier, "move this panel forward", ""),
     here("live.later", &["J"], Command::MoveLater, "move this panel back", ""),
+    here("live.wider", &["w"], Command::Wider(1), "make this panel's column wider (or drag its border)", ""),
+    here("live.narrower", &["W"], Command::Wider(-1), "make this panel's column narrower", ""),
+    here("live.taller", &["v"], Command::Taller(1), "make this panel's row taller (or drag its border)", ""),
+    here("live.lower", &["V"], Command::Taller(-1), "make this panel's row lower", ""),
     here("live.hide", &["D"], Command::Hide, "take this panel off the screen (r puts the layout back)", ""),
     here("live.choose", &["m"], Command::Choose, "choose this panel's metrics", "metrics"),
     here("live.add", &["A"], Command::AddPanel, "add a panel", ""),
@@ -192,6 +198,8 @@ impl Live {
             }
             Command::MoveEarlier => return self.move_panel(-1, shared),
             Command::MoveLater => return self.move_panel(1, shared),
+            Command::Wider(by) => return self.resize(Side::Width, 4 * i16::from(by), shared),
+            Command::Taller(by) => return self.resize(Side::Height, 2 * i16::from(by), shared),
             Command::Hide => {
                 if let Some(index) = self.focused() {
                     if index >= self.panels.len() {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use experiment::guards::{Condition, Guard, Watch};
+use experiment::guards::{Against, Condition, Guard, Watch};
 use experiment::settings::KlCtrlType;
 use runlog::RunState;
+use runlog::series::Series;
 
 use super::panels::{Panel, fits};
 use super::{Message, PageMessage};
@@ -18,30 +19,117 @@ use crate::tui::widgets::text;
 pub struct GuardLimit {
     /// Metrics, `*` for any text: the first that the run recorded is meant.
     pub watched: Vec<String>,
-    pub value: f64,
-    /// `guard kl > 0.02`
+    at: At,
+    /// `guard kl > 0.02`, `guard accuracy < best - 0.05`
     pub name: String,
     /// It also is the limit of the KL alarm.
     pub is_kl_target: bool,
 }
 
+/// Where a limit lies.
+#[derive(Debug, Clone, PartialEq)]
+enum At {
+    Value(f64),
+    /// It moves with the run's own values: this is where the next one is judged.
+    Moving {
+        condition: Condition,
+        window: usize,
+        /// Values up to this step are not looked at, but for those of step 0.
+        ignored: u64,
+    },
+}
+
 impl GuardLimit {
-    /// None: the guard watches an alarm, or its limit moves with the run's own values.
-    fn of(guard: &Guard) -> Option<Self> {
+    /// None: the guard watches an alarm.
+    fn of(guard: &Guard, warmup_steps: u64) -> Option<Self> {
         let Watch::Metric { metrics, condition } = &guard.watch else {
             return None;
         };
-        let (value, sign) = match condition {
-            Condition::Above(value) => (*value, '>'),
-            Condition::Below(value) => (*value, '<'),
-            _ => return None,
+        let moving = At::Moving {
+            condition: *condition,
+            window: guard.window.max(1) as usize,
+            ignored: guard.after + warmup_steps,
+        };
+        let from = |against: Against| match against {
+            Against::Best => "best",
+            Against::Previous => "the value before",
+        };
+        let number = text::number;
+        let (at, rule) = match *condition {
+            Condition::Above(value) => (At::Value(value), format!("> {}", number(value))),
+            Condition::Below(value) => (At::Value(value), format!("< {}", number(value))),
+            Condition::AboveBaseline { ratio, .. } => {
+                (moving, format!("> {} x start", number(ratio)))
+            }
+            Condition::BelowBaseline { ratio, .. } => {
+                (moving, format!("< {} x start", number(ratio)))
+            }
+            Condition::DropPoints { points, against } => {
+                (moving, format!("< {} - {}", from(against), number(points)))
+            }
+            Condition::DropRelative { share, against } => (
+                moving,
+                format!("< {} - {} %", from(against), number(100.0 * share)),
+            ),
         };
         Some(Self {
             watched: metrics.clone(),
-            value,
-            name: format!("guard {} {sign} {}", guard.name, text::number(value)),
+            at,
+            name: format!("guard {} {rule}", guard.name),
             is_kl_target: false,
         })
+    }
+}
+
+impl At {
+    /// None: it is not known yet, or not from one metric alone.
+    fn of(&self, series: &[Series<'_>]) -> Option<f64> {
+        let (condition, window, ignored) = match self {
+            Self::Value(value) => return Some(*value),
+            Self::Moving {
+                condition,
+                window,
+                ignored,
+            } => (*condition, *window, *ignored),
+        };
+        let [series] = series else {
+            return None;
+        };
+        let judged: Vec<f64> = (0..series.len())
+            .filter(|i| series.step(*i) == 0 || series.step(*i) > ignored)
+            .map(|i| series.value(i))
+            .collect();
+        // What the guard compares are means of its window.
+        let mut means = (0..judged.len()).map(|i| {
+            let shown = &judged[(i + 1).saturating_sub(window)..=i];
+            shown.iter().sum::<f64>() / shown.len() as f64
+        });
+        match condition {
+            Condition::Above(value) | Condition::Below(value) => Some(value),
+            Condition::AboveBaseline { ratio, points }
+            | Condition::BelowBaseline { ratio, points } => {
+                let finite = means.filter(|mean| mean.is_finite());
+                let mut first: Vec<f64> = finite.take(points as usize).collect();
+                first.sort_unstable_by(f64::total_cmp);
+                let is_known = first.len() >= points.max(1) as usize;
+                is_known.then(|| first[first.len() / 2] * ratio)
+            }
+            Condition::DropPoints { points, against } => {
+                Some(measured_from(against, &mut means)? - points)
+            }
+            Condition::DropRelative { share, against } => {
+                let from = measured_from(against, &mut means)?;
+                Some(from - share * from.abs())
+            }
+        }
+    }
+}
+
+fn measured_from(against: Against, means: &mut dyn Iterator<Item = f64>) -> Option<f64> {
+    let finite = means.filter(|mean| mean.is_finite());
+    match against {
+        Against::Best => finite.reduce(f64::max),
+        Against::Previous => finite.last(),
     }
 }
 
@@ -51,15 +139,15 @@ pub struct Limits {
     known: BTreeMap<RunKey, Vec<GuardLimit>>,
     /// Runs whose experiment was asked.
     asked: Vec<RunKey>,
-    /// Of this run with so many metrics: each limit with the names of its metrics.
-    resolved: Option<(RunKey, usize)>,
+    /// Of this run with so many metrics and events: each limit with the names of its metrics.
+    resolved: Option<(RunKey, usize, u64)>,
     lines: Vec<(Vec<String>, Limit)>,
 }
 
 impl Limits {
     /// Asks the experiment of a run that was not asked, and finds the metrics anew when the run has others.
     pub fn follow(&mut self, key: &RunKey, state: &RunState) -> Option<Effect> {
-        let of = Some((key.clone(), state.series.len()));
+        let of = Some((key.clone(), state.series.len(), state.events));
         if self.resolved != of {
             self.resolved = of;
             self.lines = self
@@ -77,8 +165,12 @@ impl Limits {
                             .collect();
                         (!names.is_empty()).then_some(names)
                     })?;
+                    let series: Vec<Series<'_>> = names
+                        .iter()
+                        .filter_map(|name| state.series.get(name))
+                        .collect();
                     let line = Limit {
-                        value: limit.value,
+                        value: limit.at.of(&series)?,
                         name: limit.name.clone(),
                     };
                     Some((names, line))
@@ -102,10 +194,7 @@ impl Limits {
 
     pub fn kl_nats(&self, key: &RunKey) -> Option<f64> {
         let limits = self.known.get(key)?;
-        limits
-            .iter()
-            .find(|limit| limit.is_kl_target)
-            .map(|limit| limit.value)
+        limits.iter().find(|limit| limit.is_kl_target)?.at.of(&[])
     }
 
     /// The lines of a panel of the current run.
@@ -113,7 +202,7 @@ impl Limits {
         let is_of_current = self
             .resolved
             .as_ref()
-            .is_some_and(|(key, _)| Some(key) == shared.current.as_ref());
+            .is_some_and(|(key, ..)| Some(key) == shared.current.as_ref());
         self.lines
             .iter()
             .filter(|(names, _)| {
@@ -143,7 +232,7 @@ fn of_experiment(experiment: &experiment::Experiment) -> Vec<GuardLimit> {
         .trainer
         .guards
         .iter()
-        .filter_map(GuardLimit::of)
+        .filter_map(|guard| GuardLimit::of(guard, experiment.trainer.critic_warmup))
         .collect();
     let control = &experiment.algorithm.kl_ctrl;
     if matches!(control.kind, KlCtrlType::Adaptive) && experiment.algorithm.use_kl_in_reward {
@@ -152,7 +241,7 @@ fn of_experiment(experiment: &experiment::Experiment) -> Vec<GuardLimit> {
                 "actor/reward_kl_penalty".to_owned(),
                 "actor/ppo_kl".to_owned(),
             ],
-            value: control.target_kl,
+            at: At::Value(control.target_kl),
             name: format!("target_kl {}", text::number(control.target_kl)),
             is_kl_target: true,
         });
@@ -162,6 +251,8 @@ fn of_experiment(experiment: &experiment::Experiment) -> Vec<GuardLimit> {
 
 #[cfg(test)]
 mod tests {
+    use runlog::series::{RowHead, SeriesSet, Source};
+
     use super::*;
     use crate::tui::testing::{Bench, sample_events};
 
@@ -171,14 +262,11 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_is_a_line_and_what_moves_with_the_run_is_none() {
+    fn each_guard_on_a_metric_has_a_line_that_says_its_rule() {
         let names = |yaml: &str| -> Vec<String> {
             of_yaml(yaml).into_iter().map(|limit| limit.name).collect()
         };
-        assert_eq!(
-            names("trainer: {guards: [online]}"),
-            ["guard kl > 0.02", "guard non_finite > 0", "guard ess < 0.3"]
-        );
+        insta::assert_debug_snapshot!(names("trainer: {guards: [online]}"));
         assert_eq!(
             names(
                 "trainer: {guards: [{metric: response_length/mean, name: short, below: 3, action: alert}]}"
@@ -186,6 +274,64 @@ mod tests {
             ["guard short < 3"]
         );
         assert_eq!(names("trainer: {seed: 1}"), Vec::<String>::new());
+    }
+
+    /// The limit after each of these values of a metric `m` of steps 0, 1, 2 ..., for one guard.
+    fn after_each(guard: &str, values: &[f64]) -> Vec<Option<f64>> {
+        let yaml = format!("trainer: {{guards: [{{metric: m, name: g, action: alert, {guard}}}]}}");
+        let limits = of_yaml(&yaml);
+        (1..=values.len())
+            .map(|count| {
+                let mut set = SeriesSet::default();
+                for (step, value) in values[..count].iter().enumerate() {
+                    let head = RowHead {
+                        step: step as u64,
+                        elapsed_ms: 0.0,
+                        tokens: 0.0,
+                        samples: 0.0,
+                    };
+                    set.push_row(Source::Steps, head, [("m", *value)]);
+                }
+                limits[0].at.of(&[set.get("m").unwrap()])
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_limit_that_moves_is_where_the_guard_judges_the_next_value() {
+        // Expected by hand from the guard's own rules: docs/guards.md.
+        let values = [4.0, 6.0, f64::NAN, 2.0, 8.0, 1.0];
+        let some = |limits: &[f64]| limits.iter().copied().map(Some).collect::<Vec<_>>();
+        assert_eq!(
+            after_each("drop_points: 1, after: 0", &values),
+            some(&[3.0, 5.0, 5.0, 5.0, 7.0, 7.0])
+        );
+        assert_eq!(
+            after_each("drop_points: 1, against: previous, after: 0", &values),
+            some(&[3.0, 5.0, 5.0, 1.0, 7.0, 0.0])
+        );
+        assert_eq!(
+            after_each("drop_relative: 0.5, after: 0", &values),
+            some(&[2.0, 3.0, 3.0, 3.0, 4.0, 4.0])
+        );
+        // Steps that are not judged do not count, but step 0 does.
+        assert_eq!(
+            after_each("drop_points: 1, after: 1", &values),
+            some(&[3.0, 3.0, 3.0, 3.0, 7.0, 7.0])
+        );
+        // The median of the first three finite values.
+        assert_eq!(
+            after_each("above_baseline: 1.5, baseline: 3, after: 0", &values),
+            [None, None, None, Some(6.0), Some(6.0), Some(6.0)]
+        );
+        // Means of two.
+        assert_eq!(
+            after_each(
+                "drop_points: 1, window: 2, after: 0",
+                &[4.0, 6.0, 10.0, 0.0]
+            ),
+            some(&[3.0, 4.0, 7.0, 7.0])
+        );
     }
 
     #[test]

@@ -86,10 +86,11 @@ fn all(state: &RunState, axis: XAxis) -> Vec<(f64, Mark)> {
         .filter(|record| record.mark().is_some())
         .map(|record| (place(record.mark(), record.elapsed_ms), Mark::Control));
     // The alarm that a guard records says the same as its trip.
+    let trips = &state.guards.trips;
     let alarms = state
         .alarms
         .iter()
-        .filter(|alarm| !state.trips.iter().any(|trip| trip.is_told_by(alarm)))
+        .filter(|alarm| !trips.iter().any(|trip| trip.is_told_by(alarm)))
         .map(|alarm| (place(alarm.step, alarm.elapsed_ms), Mark::Alarm));
     let resumes = state.resumes.iter().map(|resume| {
         (
@@ -97,8 +98,7 @@ fn all(state: &RunState, axis: XAxis) -> Vec<(f64, Mark)> {
             Mark::Resume,
         )
     });
-    let trips = state
-        .trips
+    let trips = trips
         .iter()
         .map(|trip| (place(Some(trip.step), trip.elapsed_ms), Mark::Guard));
     checkpoints

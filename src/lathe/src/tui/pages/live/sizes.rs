@@ -1,4 +1,4 @@
-//! How the room is shared among panels: evenly, until somebody drags a border.
+//! How the room is shared among panels: evenly, until somebody moves a border by mouse or keys.
 
 use std::collections::BTreeMap;
 
@@ -79,6 +79,48 @@ impl Sizes {
     }
 }
 
+/// What a panel is made larger in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Width,
+    Height,
+}
+
+impl Sizes {
+    /// Makes column (or row) `at` of the grid larger by so many cells, smaller when negative, at the cost of the next one, or
+    /// of the one before the last. False: there is nothing to take from or to give to.
+    pub fn grow(&mut self, side: Side, at: usize, by: i16, grid: &Grid) -> bool {
+        let (cells, least) = match side {
+            Side::Width => (&grid.columns, LEAST_COLUMNS),
+            Side::Height => (&grid.rows, LEAST_ROWS),
+        };
+        let length = |cell: &Rect| match side {
+            Side::Width => cell.width,
+            Side::Height => cell.height,
+        };
+        let mut lengths: Vec<u16> = cells.iter().map(length).collect();
+        let before = lengths.clone();
+        let is_last = at + 1 >= lengths.len();
+        let (first, by) = if is_last {
+            (at.wrapping_sub(1), -by)
+        } else {
+            (at, by)
+        };
+        let Some(wanted) = lengths.get(first).map(|now| now.saturating_add_signed(by)) else {
+            return false;
+        };
+        if !share(&mut lengths, first, wanted, least) || lengths == before {
+            return false;
+        }
+        let kept = match side {
+            Side::Width => &mut self.columns,
+            Side::Height => &mut self.rows,
+        };
+        kept.insert(lengths.len(), lengths);
+        true
+    }
+}
+
 /// Gives `wanted` to the one at `at`, as far as the next one can spare it. False: they are too small to be parted otherwise.
 fn share(sizes: &mut [u16], at: usize, wanted: u16, least: u16) -> bool {
     let Some([first, second]) = sizes.get_mut(at..at + 2) else {
@@ -141,5 +183,33 @@ mod tests {
         assert_eq!(sizes.grid(area, 3, 2).columns[1].width, LEAST_COLUMNS);
         // Another grid has sizes of its own.
         assert_eq!(sizes.grid(area, 2, 2).columns[0].width, 50);
+    }
+
+    #[test]
+    fn a_panel_grows_at_the_cost_of_the_next_or_of_the_one_before_the_last() {
+        let area = Rect::new(0, 1, 100, 30);
+        let mut sizes = Sizes::default();
+        let widths = |sizes: &Sizes| -> Vec<u16> {
+            let columns = sizes.grid(area, 4, 2).columns;
+            columns.iter().map(|cell| cell.width).collect()
+        };
+        let grow = |sizes: &mut Sizes, side, at, by| {
+            let grid = sizes.grid(area, 4, 2);
+            sizes.grow(side, at, by, &grid)
+        };
+        assert!(grow(&mut sizes, Side::Width, 1, 4));
+        assert_eq!(widths(&sizes), [25, 29, 21, 25]);
+        assert!(grow(&mut sizes, Side::Width, 3, 4));
+        assert_eq!(widths(&sizes), [25, 29, 17, 29]);
+        assert!(
+            grow(&mut sizes, Side::Width, 3, 4),
+            "as far as there is room"
+        );
+        assert_eq!(widths(&sizes), [25, 29, 16, 30]);
+        assert!(!grow(&mut sizes, Side::Width, 3, 4));
+        assert!(grow(&mut sizes, Side::Height, 0, -3));
+        assert_eq!(sizes.grid(area, 4, 2).rows[0].height, 12);
+        let one = sizes.grid(area, 1, 1);
+        assert!(!sizes.grow(Side::Width, 0, 4, &one));
     }
 }

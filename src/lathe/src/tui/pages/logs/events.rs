@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use runlog::RunState;
 use runlog::event::{Phase, RunStatus};
-use runlog::state::{ControlRecord, GuardTrip, Outcome, val_reward};
+use runlog::state::{ControlRecord, Outcome, TripRecord, val_reward};
 
 use super::line::{Line, Severity};
 use super::older::Older;
@@ -15,7 +15,7 @@ pub type Fingerprint = [u64; 9];
 /// What tells that the lines are no longer those of the state: counts of everything they are made of.
 pub fn fingerprint(state: &RunState) -> Fingerprint {
     [
-        state.alarm_count + ((state.trips.len() as u64) << 32),
+        state.alarm_count + (state.guards.trip_count() << 32),
         state.log_lines.len() as u64,
         state
             .log_lines
@@ -83,7 +83,7 @@ pub fn lines(state: &RunState, older: Option<&Older>) -> Vec<Line> {
             line.message.clone(),
         );
     }
-    for trip in &state.trips {
+    for trip in &state.guards.trips {
         push(
             trip.elapsed_ms,
             Severity::Warning,
@@ -94,7 +94,8 @@ pub fn lines(state: &RunState, older: Option<&Older>) -> Vec<Line> {
     let older_alarms = older.into_iter().flat_map(|older| older.alarms(state));
     for alarm in older_alarms.chain(&state.alarms) {
         // A guard records an alarm beside its trip, which says the same.
-        if state.trips.iter().any(|trip| trip.is_told_by(alarm)) {
+        let trips = &state.guards.trips;
+        if trips.iter().any(|trip| trip.is_told_by(alarm)) {
             continue;
         }
         let step = alarm
@@ -210,7 +211,7 @@ fn control_words(control: &ControlRecord) -> String {
 }
 
 /// `kl tripped after step 41: actor/ppo_kl is 0.03, above 0.02; sync 1: staleness 1 -> 0`
-fn trip_words(trip: &GuardTrip) -> String {
+fn trip_words(trip: &TripRecord) -> String {
     let mut words = format!("{} tripped after step {}", trip.guard, trip.step);
     if trip.relapse > 0 {
         let _ = write!(words, ", relapse {}", trip.relapse);
