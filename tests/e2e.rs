@@ -467,7 +467,12 @@ fn a_guard_acts_on_a_real_run_is_recorded_and_is_muted_from_another_terminal() {
     let (_, guards, _) = ctl(&["guards"]);
     assert!(guards.contains("cooling down until step 103"), "{guards}");
     assert!(guards.contains("tripped 1 time"), "{guards}");
-    assert!(guards.contains("2 ("), "checkpoints are listed: {guards}");
+    // The checkpoint of step 3, of the weights after it went back, may be written by now or not.
+    let checkpoints = guards.lines().find(|line| line.starts_with("checkpoints"));
+    assert!(
+        checkpoints.is_some_and(|line| line.contains("  2") && line.contains("(good)")),
+        "{guards}"
+    );
     let (code, _, refused) = ctl(&["roll_back", "77", "--wait"]);
     assert_eq!(code, Some(6));
     assert!(

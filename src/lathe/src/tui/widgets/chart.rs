@@ -255,7 +255,7 @@ pub fn draw(chart: &Chart, shared: &Shared, buffer: &mut Buffer, area: Rect) {
     }
     let plot = Rect::new(area.x + label_width, area.y, columns, rows);
     let glyphs = shared.glyphs;
-    draw_limits(chart, shared, buffer, plot);
+    draw_limit_lines(chart, shared, buffer, plot);
     draw_events(chart, shared, buffer, plot);
     if let Some(share) = chart.crosshair {
         let x = plot.x + column_at(share, columns);
@@ -266,6 +266,7 @@ pub fn draw(chart: &Chart, shared: &Shared, buffer: &mut Buffer, area: Rect) {
         }
     }
     draw_curves(chart, shared, buffer, plot);
+    draw_limit_names(chart, shared, buffer, plot);
     draw_y_labels(chart, shared, buffer, area, rows, label_width);
     if has_x_labels {
         draw_x_labels(chart, shared, buffer, area, label_width);
@@ -276,20 +277,39 @@ fn column_at(share: f64, columns: u16) -> u16 {
     ((share.clamp(0.0, 1.0) * f64::from(columns)) as u16).min(columns - 1)
 }
 
-fn draw_limits(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) {
-    for limit in &chart.limits {
-        let Some(share) = chart.y.share(limit.value) else {
-            continue;
-        };
-        let y = plot.y + row_at(share.clamp(0.0, 1.0), plot.height);
-        let is_in_view = (0.0..=1.0).contains(&share);
-        if is_in_view {
+/// Each limit, where it lies (0 at the foot of the plot, 1 at its top, beyond where it is out of view), and its row.
+fn limits_of(
+    chart: &Chart,
+    plot: Rect,
+    marks: PlotMarks,
+) -> impl Iterator<Item = (&Limit, f64, u16)> {
+    chart.limits.iter().filter_map(move |limit| {
+        let share = chart.y.share(limit.value)?;
+        let row = row_at(share.clamp(0.0, 1.0), plot.height, marks);
+        Some((limit, share, plot.y + row))
+    })
+}
+
+fn limit_mark(shared: &Shared) -> &'static str {
+    shared.glyphs.pick("╌", "-")
+}
+
+fn draw_limit_lines(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) {
+    for (_, share, y) in limits_of(chart, plot, shared.glyphs.plot) {
+        if (0.0..=1.0).contains(&share) {
             for x in (plot.left()..plot.right()).step_by(2) {
                 buffer[(x, y)]
-                    .set_symbol(shared.glyphs.pick("╌", "-"))
+                    .set_symbol(limit_mark(shared))
                     .set_style(shared.style(Role::Caution));
             }
         }
+    }
+}
+
+/// The names lie over the curves, or they could not be read, and where they hide least of them.
+fn draw_limit_names(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) {
+    for (limit, share, y) in limits_of(chart, plot, shared.glyphs.plot) {
+        let is_in_view = (0.0..=1.0).contains(&share);
         // One that is far away is only named, at the edge beyond which it lies.
         let arrow = match share {
             _ if is_in_view => "",
@@ -298,13 +318,24 @@ fn draw_limits(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) 
         };
         let name = format!("{}{arrow}", limit.name);
         let name = text::fit(&name, usize::from(plot.width), shared.glyphs.unicode);
-        let at = plot.right() - (text::width(&name) as u16).min(plot.width);
+        let room = plot.width - (text::width(&name) as u16).min(plot.width);
+        let hidden = |from: u16| {
+            (plot.x + from..plot.right() - (room - from))
+                .filter(|x| ![" ", limit_mark(shared)].contains(&buffer[(*x, y)].symbol()))
+                .count()
+        };
+        let places = [room, 0, room / 2, room / 4, room - room / 4];
+        let place = places.into_iter().min_by_key(|from| hidden(*from));
+        let at = plot.x + place.unwrap_or(room);
         buffer.set_string(at, y, &name, shared.style(Role::Caution));
     }
 }
 
-fn row_at(share: f64, rows: u16) -> u16 {
-    (((1.0 - share) * f64::from(rows)) as u16).min(rows - 1)
+/// The row in which a curve's dot at this share of the height lies.
+fn row_at(share: f64, rows: u16, marks: PlotMarks) -> u16 {
+    let down = f64::from(dots(marks).1);
+    let dot = ((1.0 - share) * (f64::from(rows) * down - 1.0)).round();
+    ((dot / down) as u16).min(rows - 1)
 }
 
 fn draw_events(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) {
@@ -427,7 +458,7 @@ fn draw_y_labels(
     for label in 0..=count {
         let share = f64::from(label) / f64::from(count);
         let row = (((1.0 - share) * f64::from(rows - 1)).round() as u16).min(rows - 1);
-        let shown = text::number(chart.y.at(share));
+        let shown = text::number_within(chart.y.at(share), usize::from(label_width - 1));
         let shown = text::pad_left(&shown, usize::from(label_width - 1), shared.glyphs.unicode);
         buffer.set_string(area.x, area.y + row, &shown, style);
         buffer.set_string(axis_x, area.y + row, tick, shared.style(Role::Grid));
@@ -483,6 +514,11 @@ mod tests {
     }
 
     fn draw_text(values: &[f64], plain: bool) -> Vec<String> {
+        draw_with(values, Vec::new(), 27, plain)
+    }
+
+    /// The lines of a plot of 6 rows, of which the labels take 7 columns.
+    fn draw_with(values: &[f64], limits: Vec<Limit>, columns: u16, plain: bool) -> Vec<String> {
         let mut shared = shared();
         if plain {
             shared.glyphs = Glyphs {
@@ -490,7 +526,7 @@ mod tests {
                 plot: PlotMarks::Ascii,
             };
         }
-        let area = Rect::new(0, 0, 27, 6);
+        let area = Rect::new(0, 0, columns, 6);
         let mut buffer = Buffer::empty(area);
         let curves = vec![Curve {
             cells: values.iter().map(|value| cell(*value)).collect(),
@@ -499,9 +535,9 @@ mod tests {
             mark: '*',
         }];
         let chart = Chart {
-            y: YAxis::around(&curves, &[], false),
+            y: YAxis::around(&curves, &limits, false),
             curves,
-            limits: Vec::new(),
+            limits,
             x_labels: ("1".to_owned(), "20".to_owned()),
             events: Vec::new(),
             crosshair: None,
@@ -560,6 +596,21 @@ mod tests {
         for line in &lines[1..5] {
             assert_ne!(line.chars().nth(7 + 4), Some('*'), "{lines:#?}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_limit_is_whole_and_hides_the_least_of_the_curves() {
+        // A curve that rises at the right, up to the limit.
+        let values: Vec<f64> = (0..60).map(|x| if x < 40 { 0.0 } else { 0.5 }).collect();
+        let limit = Limit {
+            value: 0.5,
+            name: "guard kl > 0.5".to_owned(),
+        };
+        let lines = draw_with(&values, vec![limit], 67, true);
+        let named = lines.iter().find_map(|line| line.find("guard kl > 0.5"));
+        assert!(named.is_some_and(|at| at < 7 + 40 - 14), "{lines:#?}");
+        let reached = lines[..4].iter().filter(|line| line.ends_with("****"));
+        assert_eq!(reached.count(), 1, "{lines:#?}");
     }
 
     #[test]

@@ -158,6 +158,32 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// One line `  label   what it is` in lines of at most `columns` columns, the later ones under what stands behind the label.
+pub fn wrap_under(line: &str, columns: usize) -> Vec<String> {
+    let line = printable(line);
+    let line = line.trim_end();
+    if width(line) <= columns {
+        return vec![line.to_owned()];
+    }
+    let margin = line.len() - line.trim_start().len();
+    let label = line[margin..]
+        .find("  ")
+        .map_or(line.len(), |at| margin + at);
+    let gap = line[label..].len() - line[label..].trim_start().len();
+    // A label so long that nothing fits beside it is none.
+    let under = match width(&line[..label + gap]) {
+        under if under * 2 < columns => under,
+        _ => margin.min(columns / 2),
+    };
+    let indent = " ".repeat(under);
+    let options = textwrap::Options::new(columns.max(1)).subsequent_indent(&indent);
+    let wrapped = textwrap::wrap(line, options);
+    wrapped
+        .into_iter()
+        .map(std::borrow::Cow::into_owned)
+        .collect()
+}
+
 /// Three significant digits: `0.0123`, `12.3`, `1.23e-6`, `12.3k`, `NaN`.
 pub fn number(value: f64) -> String {
     if value.is_nan() {
@@ -187,6 +213,18 @@ pub fn number(value: f64) -> String {
         return trim_exponent(&format!("{value:.2e}"));
     }
     digits(value)
+}
+
+/// [`number`] with fewer digits where it would be wider than `columns`, as far as that helps.
+pub fn number_within(value: f64, columns: usize) -> String {
+    let mut shown = number(value);
+    for digits in [1, 0] {
+        if width(&shown) <= columns || !value.is_finite() {
+            break;
+        }
+        shown = trim_exponent(&format!("{value:.digits$e}"));
+    }
+    shown
 }
 
 /// Three significant digits without an exponent; trailing zeros after the point are dropped.
@@ -278,6 +316,40 @@ pub fn clock(ms: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_in_a_narrow_place_has_fewer_digits_before_it_is_cut() {
+        assert_eq!(number_within(-5.6e-9, 8), "-5.6e-9");
+        assert_eq!(number_within(-5.6e-9, 6), "-6e-9");
+        assert_eq!(number_within(-1.26e-9, 7), "-1.3e-9");
+        assert_eq!(number_within(0.25, 6), "0.25");
+        assert_eq!(number_within(f64::NEG_INFINITY, 2), "-inf");
+    }
+
+    #[test]
+    fn a_fact_that_is_too_long_goes_on_under_its_value() {
+        assert_eq!(wrap_under("  run   runs/a", 40), ["  run   runs/a"]);
+        assert_eq!(
+            wrap_under("  overlap   98 % of generation ran while", 26),
+            [
+                "  overlap   98 % of",
+                "            generation ran",
+                "            while"
+            ]
+        );
+        let cut = wrap_under("  run   runs/20261130-020414-quickstart", 20);
+        assert!(cut.iter().all(|line| width(line) <= 20), "{cut:?}");
+        assert_eq!(
+            cut.iter()
+                .map(|line| line.trim())
+                .collect::<String>()
+                .replace(' ', ""),
+            "runruns/20261130-020414-quickstart"
+        );
+        for columns in 0..30 {
+            wrap_under("  ärger   ☃☃☃☃☃☃☃☃ ☃☃☃☃☃☃☃☃☃☃☃☃☃☃☃☃", columns);
+        }
+    }
 
     #[test]
     fn numbers_have_three_significant_digits() {

@@ -78,7 +78,10 @@ pub fn grid(live: &Live, shared: &Shared, area: Rect) -> Option<Grid> {
         return None;
     }
     let across = columns(room.width).min(count);
-    let down = usize::from(room.height / PANEL_ROWS).clamp(1, count.div_ceil(across));
+    // A tall screen gives the panels of the layout more room; those of the other metrics come when it is scrolled.
+    let of_layout = live.of_layout();
+    let wanted = if of_layout > 0 { of_layout } else { count };
+    let down = usize::from(room.height / PANEL_ROWS).clamp(1, wanted.div_ceil(across));
     Some(live.sizes.grid(room, across, down))
 }
 

@@ -119,6 +119,12 @@ impl Live {
         &self.order
     }
 
+    /// How many of the visible panels are of the layout, not added for metrics that are in none.
+    fn of_layout(&self) -> usize {
+        let is_of_layout = |index: &&usize| **index < self.panels.len();
+        self.visible().iter().filter(is_of_layout).count()
+    }
+
     /// A panel of the layout, or of those after it.
     fn panel(&self, index: usize) -> &Panel {
         self.panels

@@ -26,6 +26,9 @@ use crate::tui::widgets::{empty, frame as frames, text};
 /// From this width on the summary of the selected run stands beside the table.
 const PREVIEW_FROM: u16 = 150;
 const PREVIEW_COLUMNS: u16 = 62;
+const PREVIEW_MOST: u16 = 100;
+/// Columns that the table makes use of.
+const TABLE_COLUMNS: u16 = 138;
 /// The pointer, the mark and a space.
 const MARGIN: u16 = 3;
 
@@ -44,9 +47,11 @@ struct Parts {
 }
 
 fn parts(runs: &Runs, shared: &Shared, area: Rect) -> Parts {
+    let spare = area.width.saturating_sub(TABLE_COLUMNS);
+    let preview_columns = spare.clamp(PREVIEW_COLUMNS, PREVIEW_MOST);
     let (table, preview) = if area.width >= PREVIEW_FROM {
         let [table, preview] =
-            Layout::horizontal([Constraint::Min(40), Constraint::Length(PREVIEW_COLUMNS)])
+            Layout::horizontal([Constraint::Min(40), Constraint::Length(preview_columns)])
                 .areas(area);
         (table, Some(preview))
     } else {
@@ -554,21 +559,16 @@ fn draw_preview(runs: &Runs, shared: &Shared, frame: &mut Frame<'_>, area: Rect)
         return;
     };
     let width = usize::from(inner.width).saturating_sub(1);
-    let unicode = shared.glyphs.unicode;
-    let mut lines: Vec<Line<'_>> = detail
-        .summary
-        .iter()
-        .enumerate()
-        .map(|(index, line)| {
-            let role = if index == 0 { Role::Title } else { Role::Text };
-            let shown = text::fit(&text::printable(line), width, unicode);
-            Line::styled(format!(" {shown}"), shared.style(role))
-        })
-        .collect();
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for (index, line) in detail.summary.iter().enumerate() {
+        let role = if index == 0 { Role::Title } else { Role::Text };
+        for shown in text::wrap_under(line, width) {
+            lines.push(Line::styled(format!(" {shown}"), shared.style(role)));
+        }
+    }
     if !entry.notes.note.is_empty() {
         lines.push(Line::default());
-        for line in entry.notes.note.lines() {
-            let shown = text::fit(&text::printable(line), width, unicode);
+        for shown in text::wrap(&entry.notes.note, width) {
             lines.push(Line::styled(format!(" {shown}"), shared.style(Role::Muted)));
         }
     }

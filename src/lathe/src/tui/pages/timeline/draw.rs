@@ -515,15 +515,21 @@ fn step_line(state: &RunState, window: Window, width: usize, shared: &Shared) ->
     let first = times.partition_point(|step| step.end_ms < window.start_ms);
     let bar = if shared.glyphs.unicode { '╵' } else { '|' };
     let mut free = 0;
-    for step in times[first..]
-        .iter()
-        .take_while(|step| step.start_ms <= window.end_ms)
-    {
+    let in_view = times.iter().enumerate().skip(first);
+    for (index, step) in in_view.take_while(|(_, step)| step.start_ms <= window.end_ms) {
         let Some(column) = window.column_of(step.start_ms.max(window.start_ms), width) else {
             continue;
         };
         let number: Vec<char> = step.step.to_string().chars().collect();
         if column < free || column + number.len() + 1 > width {
+            continue;
+        }
+        // The step that the window begins within is told only where the next one leaves room.
+        let next = times
+            .get(index + 1)
+            .filter(|_| step.start_ms < window.start_ms);
+        let next = next.and_then(|next| window.column_of(next.start_ms, width));
+        if next.is_some_and(|next| next < column + number.len() + 2) {
             continue;
         }
         marks[column] = bar;
