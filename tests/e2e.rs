@@ -470,7 +470,7 @@ fn a_guard_acts_on_a_real_run_is_recorded_and_is_muted_from_another_terminal() {
     // The checkpoint of step 3, of the weights after it went back, may be written by now or not.
     let checkpoints = guards.lines().find(|line| line.starts_with("checkpoints"));
     assert!(
-        checkpoints.is_some_and(|line| line.contains("  2") && line.contains("(good)")),
+        checkpoints.is_some_and(|line| line.contains("  2") && line.contains("good)")),
         "{guards}"
     );
     let (code, _, refused) = ctl(&["roll_back", "77", "--wait"]);
