@@ -42,6 +42,20 @@ pub struct RunCounters {
 }
 
 impl RunCounters {
+    /// After `step` steps of a run in which nothing was set, guarded, adapted or read.
+    pub fn at(step: u64) -> Self {
+        Self {
+            step,
+            kl_controller: KlController::Fixed { coefficient: 0.0 },
+            kl_loss_controller: None,
+            knobs: BTreeMap::new(),
+            cursor: None,
+            seed: 42,
+            mode: None,
+            guards: guard::Saved::default(),
+        }
+    }
+
     const FILE: &str = "state.json";
 
     /// Of the checkpoint at `path`.

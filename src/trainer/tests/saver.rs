@@ -17,7 +17,6 @@ use trainer::checkpoint::{
 };
 use trainer::model::parameters::Parameters;
 use trainer::model::transformer::Transformer;
-use trainer::objective::controller::KlController;
 use trainer::save::RunCounters;
 
 use common::{MODELS, directory, load};
@@ -33,16 +32,7 @@ fn request(step: u64, is_awaited: bool) -> Request {
             },
             critic: None,
         }),
-        counters: RunCounters {
-            step,
-            kl_controller: KlController::Fixed { coefficient: 0.0 },
-            kl_loss_controller: None,
-            knobs: [].into(),
-            cursor: None,
-            seed: 1,
-            mode: None,
-            guards: trainer::guard::Saved::default(),
-        },
+        counters: RunCounters::at(step),
         sample_ids: vec![IDS.to_vec()],
         is_awaited,
     }

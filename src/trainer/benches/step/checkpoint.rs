@@ -17,7 +17,6 @@ use tch::{Device, Kind};
 use trainer::checkpoint::{Request, Saver, SaverParts};
 use trainer::learner::Learner;
 use trainer::model::parameters::Parameters;
-use trainer::objective::controller::KlController;
 use trainer::save::RunCounters;
 use trainer::setup::canary_ids;
 
@@ -87,16 +86,7 @@ pub fn measure() -> anyhow::Result<Checkpoint> {
         let gate = capture.gate();
         saver.save(Request {
             capture,
-            counters: RunCounters {
-                step,
-                kl_controller: KlController::Fixed { coefficient: 0.0 },
-                kl_loss_controller: None,
-                knobs: [].into(),
-                cursor: None,
-                seed: 1,
-                mode: None,
-                guards: trainer::guard::Saved::default(),
-            },
+            counters: RunCounters::at(step),
             sample_ids: vec![canary_ids(&config)],
             is_awaited: false,
         });

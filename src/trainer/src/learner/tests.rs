@@ -1,4 +1,5 @@
 mod correction;
+mod restoring;
 
 use std::sync::Arc;
 
@@ -9,6 +10,8 @@ use experiment::losses::LOSSES;
 use experiment::settings::{KlEstimator, LossAggMode};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use runlog::recorder::{Options, Recorder};
+use runlog::run_dir::{NewRun, RunDir};
 use tch::{Device, Kind, Tensor};
 
 use super::batch::{LeftOut, MicroLimit, TrainBatch};
@@ -308,11 +311,15 @@ fn the_score_lies_on_the_last_token_that_the_model_drew() {
     assert_eq!(scores, [0.0, 0.75, 0.0]);
 }
 
-fn recorder(root: &std::path::Path) -> runlog::recorder::Recorder {
-    let mut directory =
-        runlog::run_dir::RunDir::create(root, &runlog::run_dir::NewRun::default()).expect("a run");
-    runlog::recorder::Recorder::start(&mut directory, runlog::recorder::Options::default())
-        .expect("a recorder")
+/// A run's directory and the recorder of its log.
+fn recorded(root: &std::path::Path) -> (RunDir, Recorder) {
+    let mut directory = RunDir::create(root, &NewRun::default()).expect("a run directory");
+    let recorder = Recorder::start(&mut directory, Options::default()).expect("a recorder");
+    (directory, recorder)
+}
+
+fn recorder(root: &std::path::Path) -> Recorder {
+    recorded(root).1
 }
 
 #[test]
@@ -452,12 +459,7 @@ fn a_rollout_without_its_greedy_baseline_is_left_out_and_not_compared_with_0() {
 #[test]
 fn a_step_of_groups_that_are_all_equal_says_so_and_moves_no_weight() {
     let root = tempfile::tempdir().expect("a temporary directory");
-    let mut directory =
-        runlog::run_dir::RunDir::create(root.path(), &runlog::run_dir::NewRun::default())
-            .expect("a run");
-    let recorder =
-        runlog::recorder::Recorder::start(&mut directory, runlog::recorder::Options::default())
-            .expect("a recorder");
+    let recorder = recorder(root.path());
     let mut learner = learner(|experiment| {
         experiment.actor_rollout_ref.actor.optim.weight_decay = 0.0;
         experiment.actor_rollout_ref.actor.optim.lr = 0.1;
@@ -489,122 +491,4 @@ fn a_step_of_groups_that_are_all_equal_says_so_and_moves_no_weight() {
         panic!("the batch was looked at")
     };
     assert_eq!(advantages.abs().max().double_value(&[]), 0.0);
-}
-
-/// Every bit that training depends on: weights and optimizer state.
-fn state_of(learner: &Learner, directory: &std::path::Path) -> Vec<Vec<u8>> {
-    let place = directory.join("state");
-    crate::save::trained(learner.actor(), &place, &place).expect("weights are written");
-    let optimizer = place.join("optimizer.safetensors");
-    learner
-        .actor()
-        .optimizer
-        .save(&optimizer)
-        .expect("state is written");
-    [place.join("model.safetensors"), optimizer]
-        .map(|path| std::fs::read(path).expect("just written"))
-        .into()
-}
-
-#[test]
-fn a_restored_learner_goes_on_as_if_it_had_never_left_and_a_broken_checkpoint_changes_nothing() {
-    let root = tempfile::tempdir().expect("a temporary directory");
-    let mut run_dir =
-        runlog::run_dir::RunDir::create(root.path(), &runlog::run_dir::NewRun::default())
-            .expect("a run directory");
-    let recorder =
-        runlog::recorder::Recorder::start(&mut run_dir, runlog::recorder::Options::default())
-            .expect("a recorder");
-    let change = |experiment: &mut Experiment| {
-        experiment.actor_rollout_ref.actor.optim.lr = 1e-2;
-        experiment.actor_rollout_ref.actor.entropy_coeff = 0.1;
-    };
-    let mut first = learner(change);
-    let train = |learner: &mut Learner, step: u64| {
-        learner
-            .step(step, step - 1, rollouts(), &recorder)
-            .expect("a step");
-    };
-    let fresh = state_of(&first, root.path());
-    train(&mut first, 1);
-    train(&mut first, 2);
-    let counters = crate::save::RunCounters {
-        step: 2,
-        kl_controller: *first.controller(),
-        kl_loss_controller: Some(*first.loss_controller()),
-        knobs: [("actor_rollout_ref.actor.entropy_coeff".to_owned(), 0.1)].into(),
-        cursor: None,
-        seed: 42,
-        mode: None,
-        guards: crate::guard::Saved::default(),
-    };
-    let fill = |directory: &std::path::Path| {
-        first.capture().models().write(directory, directory)?;
-        counters.write(directory)
-    };
-    let saved = runlog::checkpoints::write(&run_dir.checkpoints_dir(), 2, fill, || Ok(()))
-        .expect("a checkpoint")
-        .path;
-    train(&mut first, 3);
-    let uninterrupted = state_of(&first, root.path());
-
-    let mut second = learner(change);
-    assert_eq!(second.restore(&saved).expect("it is whole"), counters);
-    assert_ne!(state_of(&second, root.path()), fresh);
-    train(&mut second, 3);
-    assert!(
-        state_of(&second, root.path()) == uninterrupted,
-        "the same bits after the third step"
-    );
-
-    // In the middle of a run: back to step 2, in place, and forward again.
-    first.restore(&saved).expect("it is whole");
-    train(&mut first, 3);
-    assert!(state_of(&first, root.path()) == uninterrupted);
-
-    let weights = saved.join("model.safetensors");
-    let mut bytes = std::fs::read(&weights).expect("readable");
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
-    std::fs::write(&weights, bytes).expect("writable");
-    let error = second.restore(&saved).expect_err("one bit differs");
-    assert!(error.to_string().contains("model.safetensors"), "{error}");
-    assert!(
-        state_of(&second, root.path()) == uninterrupted,
-        "a refused checkpoint changes nothing"
-    );
-}
-
-#[test]
-fn a_captured_learner_changes_no_weight_before_the_capture_is_given_back() {
-    let root = tempfile::tempdir().expect("a temporary directory");
-    let mut run_dir =
-        runlog::run_dir::RunDir::create(root.path(), &runlog::run_dir::NewRun::default())
-            .expect("a run directory");
-    let recorder =
-        runlog::recorder::Recorder::start(&mut run_dir, runlog::recorder::Options::default())
-            .expect("a recorder");
-    let mut learner = learner(|experiment| experiment.actor_rollout_ref.actor.optim.lr = 1e-2);
-    let capture = learner.capture();
-    let before = capture.copied();
-    let gate = capture.gate();
-    let stepped = std::thread::spawn(move || {
-        let outcome = learner.step(1, 0, rollouts(), &recorder).expect("a step");
-        (learner, outcome)
-    });
-    while !gate.is_waited_at() {
-        std::thread::yield_now();
-    }
-    let same = |learner: &crate::checkpoint::Models| {
-        let (held, before) = (&learner.actor, &before.actor);
-        held.parameters
-            .iter()
-            .zip(before.parameters.iter())
-            .all(|((_, left), (_, right))| left.equal(right))
-    };
-    assert!(same(capture.models()), "the step waits with its update");
-    drop(capture);
-    let (mut learner, outcome) = stepped.join().expect("it goes on");
-    assert!(!same(learner.capture().models()), "and then makes it");
-    assert!(outcome.values.0["timing_s/save_checkpoint"].0 > 0.0);
 }

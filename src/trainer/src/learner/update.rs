@@ -176,7 +176,7 @@ impl Learner {
                 (Some(reference), KlEstimator::Full) if settings.use_kl_loss => {
                     let ref_logits = {
                         let _no_grad = tch::no_grad_guard();
-                        super::logits_of(reference, &micro)
+                        super::forward::logits_of(reference, &micro)
                     };
                     Some(micro.scatter(&full_kl(&logits, &ref_logits, self.temperature())?))
                 }

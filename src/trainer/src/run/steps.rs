@@ -1,0 +1,155 @@
+//! Step after step: a batch is waited for, trained, published; commands and guards come in between.
+
+use std::time::{Duration, Instant};
+
+use runlog::control::Job;
+use runlog::event::Lane;
+use tokio::sync::mpsc;
+
+use super::Place;
+use super::begin::Running;
+use crate::advise::{Advising, Timed};
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::rollouts::Sampled;
+use crate::stop::Stop;
+use crate::training::Training;
+
+/// Trains until the last step, a stop, or a failure.
+pub(super) fn train(running: &mut Running<'_>, control: &mut Control) -> Result<(), Failure> {
+    let mut advising = Advising::new(running.place.experiment, running.staleness);
+    let result = step_by_step(running, control, &mut advising);
+    advising.conclude(&running.training);
+    result
+}
+
+fn step_by_step(
+    running: &mut Running<'_>,
+    control: &mut Control,
+    advising: &mut Advising,
+) -> Result<(), Failure> {
+    let Place {
+        experiment,
+        recorder,
+        stop,
+        ..
+    } = running.place;
+    let Running {
+        training,
+        runtime,
+        ready,
+        deliveries,
+        evaluations,
+        publisher,
+        ..
+    } = running;
+    // Rewinds of the weights that the rollout side was given last.
+    let mut published_rewinds = 0;
+    while training.trained < running.sampled_steps {
+        let waited = next_batch(control, training, ready, stop, published_rewinds);
+        let mut timed = None;
+        match runtime.block_on(waited) {
+            Waited::Batch(sampled, waited_ms) => {
+                control.trains(sampled.step);
+                let staleness = sampled.draw.staleness;
+                let generate_s = sampled.timing.generate_s;
+                let began = Instant::now();
+                let ended = training.train(*sampled, waited_ms)?;
+                timed = Some(Timed {
+                    staleness,
+                    generate_s,
+                    waited: Duration::from_secs_f64(waited_ms.max(0.0) / 1e3),
+                    trained: began.elapsed(),
+                });
+                while let Ok(evaluation) = evaluations.try_recv() {
+                    training.guards_see(&evaluation, None);
+                }
+                training.guards_see(&ended, Some(staleness));
+                control.look(training);
+                let trained = training.trained;
+                control.trained(trained);
+                stop.trained(trained);
+                let due = experiment.trainer.save_freq > 0
+                    && trained.is_multiple_of(experiment.trainer.save_freq as u64);
+                if due && trained < running.total_steps {
+                    training.begin_checkpoint();
+                }
+            }
+            Waited::Rewound => {}
+            Waited::Over => break,
+        }
+        let trained = training.trained;
+        let rewinds = training.rollouts.rewinds();
+        let step_ended = Instant::now();
+        let span = recorder.span(Lane::WeightSync, "publish", Some(trained));
+        let published = publisher.publish(&training.learner.actor().model, trained, step_ended);
+        span.end();
+        let mut delivery = published.map_err(Failure::run)?;
+        delivery.rewinds = rewinds;
+        published_rewinds = rewinds;
+        if deliveries.blocking_send(delivery).is_err() {
+            break;
+        }
+        if let Some(mut timed) = timed {
+            timed.trained += step_ended.elapsed();
+            advising.after(timed, training.holds_staleness(), training);
+        }
+    }
+    Ok(())
+}
+
+/// What the learner waited for.
+enum Waited {
+    /// With the time it was waited for, ms.
+    Batch(Box<Sampled>, f64),
+    /// It went back to older weights, which the rollout side has not been given.
+    Rewound,
+    /// Asked to stop, or the rollout side ended; its own result says why.
+    Over,
+}
+
+/// Waits for the next batch, and follows commands meanwhile. Batches from before a rewind are dropped.
+async fn next_batch(
+    control: &mut Control,
+    training: &mut Training<'_>,
+    ready: &mut mpsc::Receiver<Sampled>,
+    stop: &Stop,
+    published_rewinds: u64,
+) -> Waited {
+    let mut waited_ms = 0.0;
+    loop {
+        control.boundary(training).await;
+        if stop.is_asked() {
+            return Waited::Over;
+        }
+        if training.rollouts.rewinds() != published_rewinds {
+            return Waited::Rewound;
+        }
+        let step = training.trained + 1;
+        control.waits_for(step);
+        let wait = training
+            .recorder
+            .span(Lane::WaitRollouts, "waiting for rollouts", Some(step));
+        let next = tokio::select! {
+            biased;
+            job = control.next() => Next::Command(job),
+            sampled = ready.recv() => Next::Batch(sampled.map(Box::new)),
+        };
+        waited_ms += wait.end();
+        match next {
+            Next::Command(Some(job)) => control.apply(job, training),
+            Next::Batch(Some(sampled)) if training.rollouts.is_valid(sampled.rewinds) => {
+                return Waited::Batch(sampled, waited_ms);
+            }
+            Next::Batch(Some(void)) => training.drop_batch(&void),
+            Next::Command(None) | Next::Batch(None) => return Waited::Over,
+        }
+    }
+}
+
+enum Next {
+    /// None: the run was asked to stop.
+    Command(Option<Job>),
+    /// None: the rollout side ended.
+    Batch(Option<Box<Sampled>>),
+}
