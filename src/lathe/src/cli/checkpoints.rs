@@ -40,12 +40,12 @@ pub fn checkpoints(
 ) -> Result<i32, Failure> {
     let run_dir = runs::find(&arguments.place, &arguments.run)?;
     let loaded = experiment::inspect(&run_dir.experiment_path(), &[]);
-    let rules = rules(arguments, &loaded.experiment);
+    let mut rules = rules(arguments, &loaded.experiment);
     let metric = arguments
         .metric
         .as_deref()
         .unwrap_or(&loaded.experiment.trainer.ckpt_best_metric);
-    let rows = rows(&run_dir, metric, &rules, arguments.verify)?;
+    let rows = rows(&run_dir, metric, &mut rules, arguments.verify)?;
     match arguments.command {
         Some(CheckpointsCommand::Prune) => {
             if rules.last.is_none() {
@@ -82,13 +82,14 @@ fn rules(arguments: &CheckpointsArguments, experiment: &Experiment) -> Rules {
             steps: guards.steps,
             to_best: guards.to_best,
         }),
+        left_behind: Vec::new(),
     }
 }
 
 fn rows(
     run_dir: &RunDir,
     metric: &str,
-    rules: &Rules,
+    rules: &mut Rules,
     is_thorough: bool,
 ) -> Result<Vec<Row>, Failure> {
     let unreadable = |path: &Path, error: std::io::Error| {
@@ -115,6 +116,7 @@ fn rows(
         .filter(|(_, state)| state.is_ok())
         .map(|(found, _)| found.clone())
         .collect();
+    rules.left_behind = checkpoints::left_behind(&whole);
     let score = |pattern: &str, step| {
         checkpoints::score(&state, |name| experiment::glob(pattern, name), step)
     };

@@ -1,11 +1,13 @@
 //! Which checkpoints may go: pure, the same for the trainer that prunes and for whoever asks why one is still there.
 
+use serde::Deserialize;
+
 use super::Found;
 use crate::metrics::{self, Direction};
 use crate::state::RunState;
 
 /// What is kept; a checkpoint goes when no rule wants it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rules {
     /// The newest so many, never fewer than one. None: all are kept.
     pub last: Option<usize>,
@@ -17,6 +19,17 @@ pub struct Rules {
     pub scored_every: Option<u64>,
     /// What guards may go back to.
     pub guards: Option<Lookback>,
+    /// Where the run went back behind: one of a step with `from < step < to` holds what was left. It is no best one, and nothing
+    /// to go back to.
+    pub left_behind: Vec<(u64, u64)>,
+}
+
+impl Rules {
+    /// Whether the run left what was trained at this step.
+    pub fn is_left(&self, step: u64) -> bool {
+        let mut spans = self.left_behind.iter();
+        spans.any(|(from, to)| *from < step && step < *to)
+    }
 }
 
 /// How far back the checkpoint lies that a guard goes to.
@@ -85,7 +98,11 @@ pub fn judge(
             }
         }
     }
-    let best = best_of(&judged, rules.best, |one| one.score);
+    // Places of those that the run did not leave behind.
+    let on_the_way: Vec<usize> = (0..judged.len())
+        .filter(|at| !rules.is_left(judged[*at].found.step))
+        .collect();
+    let best = best_of(&judged, &on_the_way, rules.best, |one| one.score);
     for at in best {
         let score = judged[at].score.expect("the best have one");
         judged[at].kept.push(Why::Best(score));
@@ -94,8 +111,9 @@ pub fn judge(
         let scored = judged.iter().rev().find(|one| one.score.is_some());
         let scored = scored.map_or(0, |one| one.found.step);
         for one in &mut judged {
-            let is_due = one.found.step > scored && one.found.step.is_multiple_of(every.max(1));
-            if is_due && one.score.is_none() {
+            let step = one.found.step;
+            let is_due = step > scored && step.is_multiple_of(every.max(1));
+            if is_due && one.score.is_none() && !rules.is_left(step) {
                 one.kept.push(Why::Unscored);
             }
         }
@@ -104,12 +122,14 @@ pub fn judge(
         let now = judged.last().map_or(0, |one| one.found.step);
         let from = now.saturating_sub(lookback.steps);
         // Trouble may begin at `from` or at any step since: what it needs is the newest before, wherever that is.
-        let before = judged.partition_point(|one| one.found.step < from);
-        for one in &mut judged[before.saturating_sub(1)..] {
-            one.kept.push(Why::RollBack);
+        let before = on_the_way.partition_point(|at| judged[*at].found.step < from);
+        for at in &on_the_way[before.saturating_sub(1)..] {
+            judged[*at].kept.push(Why::RollBack);
         }
         if lookback.to_best {
-            for at in best_of(&judged[..before], 1, |one| goal(one.found.step)) {
+            for at in best_of(&judged, &on_the_way[..before], 1, |one| {
+                goal(one.found.step)
+            }) {
                 if !judged[at].kept.contains(&Why::RollBack) {
                     judged[at].kept.push(Why::RollBack);
                 }
@@ -119,15 +139,40 @@ pub fn judge(
     judged
 }
 
-/// Places of the `count` best, the newer of two that are alike.
-fn best_of(judged: &[Judged], count: usize, score: impl Fn(&Judged) -> Option<f64>) -> Vec<usize> {
-    let mut scored: Vec<(f64, usize)> = judged
+/// Of the places `among`, those of the `count` best, the newer of two that are alike.
+fn best_of(
+    judged: &[Judged],
+    among: &[usize],
+    count: usize,
+    score: impl Fn(&Judged) -> Option<f64>,
+) -> Vec<usize> {
+    let mut scored: Vec<(f64, usize)> = among
         .iter()
-        .enumerate()
-        .filter_map(|(at, one)| Some((score(one).filter(|score| score.is_finite())?, at)))
+        .filter_map(|at| Some((score(&judged[*at]).filter(|score| score.is_finite())?, *at)))
         .collect();
     scored.sort_by(|left, right| right.0.total_cmp(&left.0).then(right.1.cmp(&left.1)));
     scored.into_iter().take(count).map(|(_, at)| at).collect()
+}
+
+/// Where the run of these checkpoints went back behind, as the newest of them that can be read says; see
+/// [`Rules::left_behind`].
+pub fn left_behind(found: &[Found]) -> Vec<(u64, u64)> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Counters {
+        guards: Guards,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Guards {
+        left_behind: Vec<(u64, u64)>,
+    }
+    let read = |found: &Found| -> Option<Counters> {
+        let text = std::fs::read(found.path.join("state.json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    };
+    let newest = found.iter().rev().find_map(read).unwrap_or_default();
+    newest.guards.left_behind
 }
 
 /// The mean of the metrics that fit, as they stand at the end of `step`. None: there are none at that step.

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-pub use keep::{Judged, Lookback, Rules, Why, judge, score, value};
+pub use keep::{Judged, Lookback, Rules, Why, judge, left_behind, score, value};
 pub use write::{Written, adopt, remove, tidy, write};
 
 /// Of the layout above; a checkpoint of a newer format is refused.

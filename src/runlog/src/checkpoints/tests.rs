@@ -275,6 +275,63 @@ fn guards_keep_the_newest_from_before_any_trouble_they_may_find_and_the_best_of_
 }
 
 #[test]
+fn what_a_run_went_back_behind_is_no_best_one_and_nothing_to_go_back_to() {
+    let scores = [(10, 0.2), (20, 0.9), (30, 0.95), (40, 0.3)];
+    let rules = Rules {
+        last: Some(1),
+        best: 1,
+        guards: Some(Lookback {
+            steps: 15,
+            to_best: true,
+        }),
+        left_behind: vec![(10, 40)],
+        ..Rules::default()
+    };
+    assert_eq!(
+        kept(&[10, 20, 30, 40], &scores, &rules),
+        [
+            (10, vec![Why::RollBack]),
+            (40, vec![Why::Last(1), Why::Best(0.3), Why::RollBack]),
+        ],
+        "10 is the newest from before 25 that the run did not leave"
+    );
+    let waited_for = Rules {
+        last: Some(1),
+        best: 1,
+        scored_every: Some(5),
+        left_behind: vec![(10, 40)],
+        ..Rules::default()
+    };
+    assert_eq!(
+        kept(&[10, 30, 40], &[], &waited_for),
+        [
+            (10, vec![Why::Unscored]),
+            (40, vec![Why::Last(1), Why::Unscored]),
+        ]
+    );
+}
+
+#[test]
+fn where_a_run_went_back_behind_is_read_from_its_newest_checkpoint() {
+    let root = tempfile::tempdir().unwrap();
+    let all: Vec<Found> = [10, 20, 30]
+        .map(|step| {
+            let path = root.path().join(format!("step-{step:06}"));
+            fs::create_dir(&path).unwrap();
+            Found { step, path }
+        })
+        .into();
+    assert!(left_behind(&all).is_empty());
+    let say = |at: usize, text: &str| fs::write(all[at].path.join("state.json"), text).unwrap();
+    say(0, r#"{"step":10,"guards":{"left_behind":[[1,5]]}}"#);
+    say(1, r#"{"step":20,"guards":{"left_behind":[[1,5],[5,18]]}}"#);
+    say(2, "torn");
+    assert_eq!(left_behind(&all), [(1, 5), (5, 18)]);
+    say(2, r#"{"step":30}"#);
+    assert!(left_behind(&all).is_empty());
+}
+
+#[test]
 fn a_score_is_the_mean_of_what_fits_at_that_step_and_lower_is_turned_around() {
     let ended = |seq, step, values: &[(&str, f64)]| Event {
         seq,

@@ -103,6 +103,7 @@ impl Saver {
                 move || {
                     while let Ok((request, waited)) = taken.recv() {
                         let step = request.counters.step;
+                        let left_behind = request.counters.guards.left_behind().to_vec();
                         let written = std::panic::catch_unwind(AssertUnwindSafe(|| {
                             parts.write(request, waited)
                         }))
@@ -113,7 +114,7 @@ impl Saver {
                         let is_written = written.is_ok();
                         shared.ended(written);
                         if is_written {
-                            parts.prune(step);
+                            parts.prune(step, left_behind);
                         }
                     }
                 }
@@ -227,8 +228,11 @@ impl SaverParts {
         message
     }
 
-    fn prune(&self, step: u64) {
-        let rules = keep_rules(&self.experiment);
+    fn prune(&self, step: u64, left_behind: Vec<(u64, u64)>) {
+        let rules = Rules {
+            left_behind,
+            ..keep_rules(&self.experiment)
+        };
         if rules.last.is_none() {
             return;
         }
@@ -280,5 +284,6 @@ fn keep_rules(experiment: &Experiment) -> Rules {
             steps: guards.steps,
             to_best: guards.to_best,
         }),
+        left_behind: Vec::new(),
     }
 }

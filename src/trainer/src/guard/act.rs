@@ -45,6 +45,18 @@ pub struct Saved {
     left_behind: Vec<(u64, u64)>,
 }
 
+impl Saved {
+    /// A bound that is given anew wins over a guard's synchronous rounds.
+    pub fn end_synchronous(&mut self) {
+        self.synchronous = None;
+    }
+
+    /// Steps that the run went back behind: checkpoints of `from < step < to` hold what was left.
+    pub fn left_behind(&self) -> &[(u64, u64)] {
+        &self.left_behind
+    }
+}
+
 impl Acting {
     pub fn new(guards: Guards) -> Self {
         Self {
