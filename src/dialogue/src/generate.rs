@@ -84,9 +84,26 @@ pub enum GenerateError {
     Stopped { reason: String },
     #[error("token id {id} is outside the model's vocabulary of {vocabulary}")]
     UnknownToken { id: u32, vocabulary: usize },
+    /// This request is one that no engine could answer.
+    #[error("generation failed: {reason}")]
+    Refused { reason: String },
     /// This turn failed; others go on.
     #[error("generation failed: {reason}")]
     Failed { reason: String },
+}
+
+impl GenerateError {
+    /// The fault lies with the engine, and the same request may go well another time. False: it lies with the request, or the
+    /// engine is gone.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Failed { .. } => true,
+            Self::ContextTooLong { .. }
+            | Self::Stopped { .. }
+            | Self::UnknownToken { .. }
+            | Self::Refused { .. } => false,
+        }
+    }
 }
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -9,7 +9,7 @@ use runlog::control::find_knob;
 use runlog::event::{EventKind, Level};
 use runlog::number::Number;
 
-use crate::control::{Advice, Advisor, Controlled, Decision, StepTimes};
+use crate::control::{Advice, Advisor, Controlled, Decision, Measured, StepTimes};
 use crate::training::{STALENESS, Training};
 
 /// Deepest bound that advice is given about where the experiment sets none.
@@ -28,10 +28,13 @@ pub struct Advising {
 pub struct Timed {
     /// The bound that its batch was drawn under.
     pub staleness: u64,
+    /// What its batch added to the time of generating.
     pub generate_s: f64,
     pub waited: Duration,
-    /// Learner and publication.
+    /// Learner and publication, without checkpoints, guards and probes.
     pub trained: Duration,
+    /// Nothing came in between, such as a pause or a command: while the learner stands still for those, rollouts go on.
+    pub is_plain: bool,
 }
 
 impl Advising {
@@ -51,7 +54,7 @@ impl Advising {
 
     /// `is_held`: something that goes before holds the bound, such as a guard's synchronous rounds.
     pub fn after(&mut self, timed: Timed, is_held: bool, training: &mut Training<'_>) {
-        if is_held && self.decides {
+        if (is_held && self.decides) || !timed.is_plain {
             return;
         }
         let train_s = timed.trained.as_secs_f64();
@@ -68,31 +71,32 @@ impl Advising {
             None => return,
             Some(Decision::Try(to, advice)) => {
                 let message = format!(
-                    "step {step}: the learner waits {:.0} % of the time at staleness {}, {:.3} s a step; {:.3} s are predicted at staleness {to}, which is tried",
+                    "step {step}: the learner waits {:.0} % of the time at staleness {}, {:.3} s a step; {:.3} s are predicted at staleness {to}, which is now measured against it, back and forth",
                     advice.bubble * 100.0,
                     advice.depth,
                     advice.measured_s,
                     advice.predicted_s[to as usize],
                 );
-                (Some(to), message)
+                (to, Some(message))
             }
-            Some(Decision::Keep(at, before_s, now_s)) => {
+            Some(Decision::Turn(to)) => (to, None),
+            Some(Decision::Keep(at, Measured { before_s, tried_s })) => {
                 let message = format!(
-                    "step {step}: staleness {at} stays: {now_s:.3} s a step, {before_s:.3} s before"
+                    "step {step}: staleness {at} stays: {tried_s:.3} s a step, {before_s:.3} s beside it"
                 );
-                (None, message)
+                (at, Some(message))
             }
-            Some(Decision::Back(to, before_s, now_s)) => {
+            Some(Decision::Back(to, Measured { before_s, tried_s })) => {
                 let message = format!(
-                    "step {step}: back to staleness {to}: {now_s:.3} s a step is not faster than {before_s:.3} s"
+                    "step {step}: back to staleness {to}: {tried_s:.3} s a step is not faster than the {before_s:.3} s beside it"
                 );
-                (Some(to), message)
+                (to, Some(message))
             }
         };
-        if let Some(to) = to {
-            turn(to, training);
+        turn(to, training);
+        if let Some(message) = message {
+            say(message, training);
         }
-        say(message, training);
     }
 
     /// At the end of a run: what was measured, and what is to be tried.
@@ -105,6 +109,9 @@ impl Advising {
 
 /// The bound of staleness from the next batch on. When every batch is begun there is nothing to turn.
 fn turn(to: u64, training: &mut Training<'_>) {
+    if training.rollouts.draw().staleness == to {
+        return;
+    }
     let Ok(knob) = find_knob(STALENESS) else {
         return;
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dialogue::generate::Sampling;
 use dialogue::rollout::Rollout;
-use dialogue::session::{Batch, Runner};
+use dialogue::session::{Batch, Opened, Runner};
 use experiment::Experiment;
 use experiment::estimators::Need;
 use experiment::settings::FilterGroups;
@@ -16,11 +16,51 @@ use crate::overlong;
 /// Most batches drawn for one step where the experiment sets no bound.
 const MOST_BATCHES: u32 = 10;
 
-/// Runs the batch; rollouts in the order (prompt, sample), their scores shaped as the experiment says.
-pub async fn sample(runner: &Runner, experiment: &Experiment, batch: Batch) -> Vec<Rollout> {
-    let mut rollouts = run(runner, experiment, batch).await;
-    overlong::apply(&mut rollouts, experiment);
-    rollouts
+/// A batch whose sessions are open, greedy answers included.
+#[derive(Debug)]
+pub struct OpenBatch {
+    sampled: Opened,
+    greedy: Option<Opened>,
+    samples: usize,
+}
+
+/// Opens the sessions of a batch.
+pub fn open(runner: &Runner, experiment: &Experiment, batch: &Batch) -> OpenBatch {
+    let needs_greedy = experiment
+        .algorithm
+        .adv_estimator
+        .needs(Need::GreedyBaseline);
+    OpenBatch {
+        sampled: runner.open(batch),
+        greedy: needs_greedy.then(|| runner.open(&greedy(batch))),
+        samples: batch.samples as usize,
+    }
+}
+
+impl OpenBatch {
+    /// Runs the batch; rollouts in the order (prompt, sample), their scores shaped as the experiment says.
+    pub async fn run(self, experiment: &Experiment) -> Vec<Rollout> {
+        let mut rollouts = match self.greedy {
+            None => self.sampled.run().await,
+            Some(greedy) => {
+                let (mut rollouts, answers) = tokio::join!(self.sampled.run(), greedy.run());
+                let groups = rollouts.chunks_mut(self.samples.max(1));
+                for (group, answer) in groups.zip(answers) {
+                    // A prompt whose greedy answer has no score has no baseline, which is not the same as 0.
+                    if let Some(score) = answer.score {
+                        for rollout in group {
+                            rollout
+                                .score_parts
+                                .insert(GREEDY_BASELINE.to_owned(), score);
+                        }
+                    }
+                }
+                rollouts
+            }
+        };
+        overlong::apply(&mut rollouts, experiment);
+        rollouts
+    }
 }
 
 /// DAPO's dynamic sampling: groups that teach something, gathered over the batches drawn for one step.
@@ -98,30 +138,6 @@ fn teaches(group: &[Rollout], metric: &str) -> bool {
     });
     let first = numbers.next();
     first.is_some_and(|first| numbers.any(|number| number != first))
-}
-
-async fn run(runner: &Runner, experiment: &Experiment, batch: Batch) -> Vec<Rollout> {
-    if !experiment
-        .algorithm
-        .adv_estimator
-        .needs(Need::GreedyBaseline)
-    {
-        return runner.run(batch).await;
-    }
-    let samples = batch.samples as usize;
-    let greedy = greedy(&batch);
-    let (mut rollouts, answers) = tokio::join!(runner.run(batch), runner.run(greedy));
-    for (group, answer) in rollouts.chunks_mut(samples.max(1)).zip(answers) {
-        // A prompt whose greedy answer has no score has no baseline, which is not the same as 0.
-        if let Some(score) = answer.score {
-            for rollout in group {
-                rollout
-                    .score_parts
-                    .insert(GREEDY_BASELINE.to_owned(), score);
-            }
-        }
-    }
-    rollouts
 }
 
 /// The likeliest answer to each prompt of `batch`.

@@ -41,6 +41,9 @@ enum Command {
         /// A run directory that holds experiment.yaml
         #[arg(long)]
         run_dir: PathBuf,
+        /// A key of experiment.yaml that is new since the run was interrupted: it wins over a knob that was set live
+        #[arg(long = "given", value_name = "KEY")]
+        given: Vec<String>,
     },
     /// Supervised warm-up on demonstrations
     Sft {
@@ -64,8 +67,8 @@ fn main() -> ExitCode {
     }
     torch_ext::load_cuda_if_present();
     let ended = match &arguments.command {
-        Command::Run { run_dir } => start(run_dir, false),
-        Command::Sft { run_dir } => start(run_dir, true),
+        Command::Run { run_dir, given } => start(run_dir, false, given),
+        Command::Sft { run_dir } => start(run_dir, true, &[]),
         Command::Oracle { cases, out } => answer_oracle(cases, out),
     };
     let code = match ended {
@@ -95,7 +98,7 @@ fn answer_oracle(cases: &Path, out: &Path) -> Result<i32, Failure> {
 }
 
 /// Takes the run directory, runs, and writes the end of the run whatever it is.
-fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
+fn start(path: &Path, is_sft: bool, given: &[String]) -> Result<i32, Failure> {
     let mut run_dir = RunDir::open(path).map_err(Failure::input)?;
     let loaded = experiment::load(&run_dir.experiment_path(), &[]).map_err(Failure::input)?;
     let experiment = Arc::new(loaded.experiment);
@@ -122,6 +125,7 @@ fn start(path: &Path, is_sft: bool) -> Result<i32, Failure> {
     checkpoint::tidy(&run_dir.checkpoints_dir()).map_err(Failure::run)?;
     if let Some(resume) = &mut resume {
         resume.adopt(&run_dir)?;
+        resume.given = given.to_vec();
     }
     let resumed_from = resume.as_ref().map(|resume| resume.from_step);
     let loggers = open_loggers(&run_dir, &experiment, &recorder, resumed_from)?;

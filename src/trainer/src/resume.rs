@@ -29,6 +29,8 @@ pub struct Resume {
     pub passed_over: Vec<String>,
     /// The log has an evaluation of these weights.
     pub is_evaluated: bool,
+    /// Keys of the experiment that were given anew with this resume: they win over what was set while the run ran.
+    pub given: Vec<String>,
 }
 
 /// Reads the log and the checkpoints. None: the run has not started yet.
@@ -69,6 +71,7 @@ pub fn plan(run_dir: &RunDir, experiment: &Experiment) -> Result<Option<Resume>,
                 .evals
                 .iter()
                 .any(|evaluation| evaluation.step == from_step),
+        given: Vec::new(),
     }))
 }
 

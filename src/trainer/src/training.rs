@@ -17,12 +17,12 @@ use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 
 use crate::checkpoint::{Request, Saver};
-use crate::control::{Change, Controlled, Done, Draw, RolloutKnobs, Standing};
+use crate::control::{Change, Controlled, Done, Draw, Dropped, RolloutKnobs, Standing};
 use crate::failure::Failure;
 use crate::guard::{Acting, PROBE_METRIC, Probe, mode_name};
 use crate::learner::{Learner, StepOutcome};
 use crate::rollouts::Sampled;
-use crate::run::panic_text;
+use crate::run::{panic_text, staleness};
 use crate::save;
 use crate::stop::Stop;
 
@@ -58,28 +58,20 @@ pub struct Training<'r> {
     pub sample_ids: Vec<Vec<u32>>,
     /// How long the learner stood still for a checkpoint since the last step ended.
     pub save_wait: Duration,
-    /// Since the last step.
-    pub dropped: Dropped,
-}
-
-/// Rollouts that are not trained on: drawn from weights that the run went back behind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Dropped {
-    pub rollouts: u64,
-    /// Drawn by the model.
-    pub tokens: u64,
 }
 
 impl Training<'_> {
     /// Counts a batch that is void, by the length of its responses too: long ones are drawn longest and dropped most.
-    pub fn drop_batch(&mut self, sampled: &Sampled) {
+    pub fn drop_batch(&self, sampled: &Sampled) {
         let mut by_length = BTreeMap::<usize, usize>::new();
+        let mut dropped = Dropped::default();
         for rollout in &sampled.rollouts {
-            self.dropped.rollouts += 1;
-            self.dropped.tokens += rollout.model_tokens() as u64;
+            dropped.rollouts += 1;
+            dropped.tokens += rollout.model_tokens() as u64;
             let within = rollout.response_ids.len().max(1).next_power_of_two();
             *by_length.entry(within).or_default() += 1;
         }
+        self.rollouts.dropped(dropped);
         let lengths: Vec<String> = by_length
             .iter()
             .map(|(within, count)| format!("{count} up to {within} tokens"))
@@ -96,8 +88,13 @@ impl Training<'_> {
     }
 
     /// One batch through the learner. A panic inside libtorch is a failure of the run, with its message.
-    /// Gives the event of the step's end, recorded already.
-    pub fn train(&mut self, sampled: Sampled, waited_ms: f64) -> Result<EventKind, Failure> {
+    /// Gives the event of the step's end, recorded already, and how long the learner was at something else than learning:
+    /// it waited for a checkpoint's copy, or computed a guard's probe.
+    pub fn train(
+        &mut self,
+        sampled: Sampled,
+        waited_ms: f64,
+    ) -> Result<(EventKind, Duration), Failure> {
         let recorder = self.recorder;
         let started_ms = recorder.elapsed_ms();
         let Sampled {
@@ -133,6 +130,8 @@ impl Training<'_> {
             alarms,
             trained,
         } = outcome;
+        let copied_s = values.0.get(SAVE_WAIT).map_or(0.0, |seconds| seconds.0);
+        let mut aside = Duration::from_secs_f64(copied_s.max(0.0));
         for (name, message) in alarms {
             recorder.record(EventKind::Alarm {
                 name: name.to_owned(),
@@ -149,7 +148,7 @@ impl Training<'_> {
         values.set("async/wait_rollouts_s", waited_ms / 1e3);
         values.set("async/wait_learner_s", timing.wait_learner_s);
         values.set("async/begun_again", timing.begun_again as f64);
-        let dropped = std::mem::take(&mut self.dropped);
+        let dropped = self.rollouts.take_dropped();
         values.set("async/dropped_rollouts", dropped.rollouts as f64);
         values.set("async/dropped_tokens", dropped.tokens as f64);
         if let Some(drawn) = timing.groups_per_kept {
@@ -164,7 +163,9 @@ impl Training<'_> {
         if let Some(probe) = &self.probe
             && step.is_multiple_of(u64::from(self.experiment.trainer.guard_probe_freq))
         {
+            let started = Instant::now();
             values.set(PROBE_METRIC, probe.perplexity(self.learner.actor())?);
+            aside += started.elapsed();
         }
         let save_wait = std::mem::take(&mut self.save_wait).as_secs_f64();
         if save_wait > 0.0 {
@@ -194,7 +195,7 @@ impl Training<'_> {
         recorder.record(ended.clone());
         self.trained = step;
         self.cursor = Some(cursor);
-        Ok(ended)
+        Ok((ended, aside))
     }
 
     /// What every knob that was ever set had in this step, by metric; rates and KL weights are there anyway.
@@ -324,6 +325,20 @@ impl Controlled for Training<'_> {
             mode: mode_name(self.mode).to_owned(),
             guards: self.guard_states(),
             checkpoints: self.checkpoint_states(),
+        }
+    }
+}
+
+/// What an experiment says of a knob.
+pub(crate) fn said(experiment: &Experiment, key: &str) -> Option<f64> {
+    match key {
+        TEMPERATURE => Some(experiment.actor_rollout_ref.rollout.temperature),
+        STALENESS => Some(f64::from(staleness(experiment))),
+        key => {
+            let whole = serde_json::to_value(experiment).ok()?;
+            whole
+                .pointer(&format!("/{}", key.replace('.', "/")))?
+                .as_f64()
         }
     }
 }

@@ -168,6 +168,139 @@ fn the_staleness_bound_is_raised_and_lowered_while_the_run_runs() {
 }
 
 #[test]
+fn what_is_given_anew_with_a_resume_wins_over_what_was_set_live_which_wins_over_the_file() {
+    let (root, data) = fixture();
+    let mut live = Live::start(root.path(), "run", endless(&data, "  mode: one_step_off\n"));
+    live.apply(Command::Pause);
+    live.step_to(2);
+    live.set("actor.optim.lr", 5e-4);
+    live.set("actor.clip_ratio_high", 0.4);
+    live.set("temperature", 0.7);
+    live.apply(Command::mode("sync", None).expect("a mode"));
+    live.apply(Command::Checkpoint);
+    live.child.kill().expect("our child");
+    live.child.wait().expect("our child");
+    let run_dir = live.run_dir.clone();
+    drop(live);
+
+    let path = run_dir.experiment_path();
+    let yaml = fs::read_to_string(&path).expect("its experiment");
+    fs::write(&path, yaml.replace("lr: 1e-3", "lr: 2e-4")).expect("writable");
+    let mut live = Live::resumed(
+        run_dir,
+        &["actor_rollout_ref.actor.optim.lr", "trainer.mode"],
+    );
+    live.apply(Command::Pause);
+    let status = live.client.status().expect("a status");
+    let value = |name: &str| {
+        let key = find_knob(name).expect("a knob").key;
+        let state = status.knobs.iter().find(|state| state.key == key);
+        state.and_then(|state| state.value).expect("it has one").0
+    };
+    assert_eq!(value("actor.optim.lr"), 2e-4, "given anew");
+    assert_eq!(value("actor.clip_ratio_high"), 0.4, "set live");
+    assert_eq!(value("temperature"), 0.7, "set live");
+    assert_eq!(
+        (status.mode.as_str(), value("trainer.max_staleness")),
+        ("one_step_off", 1.0),
+        "given anew, with its bound"
+    );
+    let told = || -> Vec<String> {
+        live.kinds()
+            .into_iter()
+            .filter_map(|kind| match kind {
+                EventKind::ControlApplied {
+                    who,
+                    command,
+                    target,
+                    knob,
+                    from: Some(from),
+                    to: Some(to),
+                    ..
+                } if who == "lathe run --resume" && target.is_none() => {
+                    Some(format!("{command} {knob:?} {} -> {}", from.0, to.0))
+                }
+                EventKind::ControlApplied {
+                    who,
+                    command,
+                    before: Some(before),
+                    after: Some(after),
+                    ..
+                } if who == "lathe run --resume" => Some(format!("{command} {before} -> {after}")),
+                _ => None,
+            })
+            .collect()
+    };
+    wait_until("both changes in the log", || told().len() == 2);
+    assert_eq!(
+        told(),
+        [
+            "mode sync -> one_step_off",
+            "set Some(\"actor_rollout_ref.actor.optim.lr\") 0.0005 -> 0.0002",
+        ]
+    );
+    assert_eq!(live.stop(), Some(130));
+}
+
+#[test]
+fn a_status_tells_what_sessions_wait_for_while_they_wait() {
+    let (root, data) = fixture();
+    let yaml = endless(&data, "  mode: sync\n").replace("n: 2", "n: 2\n    session_timeout_s: 600");
+    let mut live = Live::start(root.path(), "run", yaml);
+    let mut found = None;
+    wait_until("a session that waits for the engine", || {
+        let waits = live.client.status().expect("a status").waits;
+        found = waits.into_iter().find(|wait| wait.name == "generator");
+        found.is_some()
+    });
+    let wait = found.expect("waited for");
+    assert!((1..=8 + 16).contains(&wait.sessions), "{wait:?}");
+    assert!(wait.row < 16 && wait.sample < 2, "{wait:?}");
+    let is_named = ["train-", "val-"].iter().any(|start| {
+        let rest = wait.dialogue.strip_prefix(start);
+        rest.is_some_and(|rest| rest.ends_with(&format!("-{}", wait.row)))
+    });
+    assert!(is_named, "{wait:?}");
+    let left_s = wait.left_s.expect("sessions have a time-out");
+    assert!(
+        (0.0..=600.0).contains(&(wait.age_s + left_s)) && wait.age_s < 600.0,
+        "the deadline is the session's, which began before the wait: {wait:?}"
+    );
+    live.apply(Command::Pause);
+    wait_until("nobody waits any more", || {
+        live.client.status().expect("a status").waits.is_empty()
+    });
+    assert_eq!(live.stop(), Some(130));
+}
+
+#[test]
+fn the_time_of_a_pause_is_no_step_s_time() {
+    let (root, data) = fixture();
+    let mut live = Live::start(root.path(), "run", endless(&data, "  mode: sync\n"));
+    live.apply(Command::Pause);
+    live.step_to(3);
+    let paused = live.client.status().expect("a status").step;
+    let step_ms = |live: &Live, step| 1e3 * live.values(step)["timing_s/step"].0;
+    let usual_ms = step_ms(&live, paused);
+    let start = std::time::Instant::now();
+    // Its host is sampled each second meanwhile.
+    wait_until("a pause of many steps' length", || {
+        start.elapsed().as_secs_f64() * 1e3 > (8.0 * usual_ms).max(2000.0)
+    });
+    live.apply(Command::Step);
+    let after_ms = step_ms(&live, paused + 1);
+    let (events, _) = tail::read_all(&live.run_dir.events_path()).expect("a log");
+    let paused_ms = RunState::fold(&events).lanes[&Lane::Paused].total_ms;
+    assert!(
+        after_ms < paused_ms / 2.0,
+        "{after_ms} ms of the step after a pause of {paused_ms} ms"
+    );
+    let waited_s = live.values(paused + 1)["async/wait_rollouts_s"].0;
+    assert!(waited_s * 1e3 < paused_ms / 2.0, "{waited_s} s");
+    assert_eq!(live.stop(), Some(130));
+}
+
+#[test]
 fn a_supervised_run_is_controlled_too() {
     let (root, data) = fixture();
     let demonstrations = root.path().join("demonstrations.jsonl");

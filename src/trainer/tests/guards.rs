@@ -250,6 +250,43 @@ fn a_run_goes_back_to_a_checkpoint_that_is_named_and_goes_on_from_there() {
 }
 
 #[test]
+fn what_a_roll_back_drops_is_counted_in_the_step_that_follows() {
+    let (root, data) = fixture();
+    let mut live = Live::start(root.path(), "run", endless(&data, QUIET));
+    live.apply(Command::Pause);
+    let first = status(&mut live).step;
+    live.step_to(first.max(4));
+    let here = status(&mut live).step;
+    // Staleness 1: two batches are begun while the run is paused, of two samples of four prompts each.
+    let drawn = |live: &Live| -> Vec<u64> {
+        let is_ahead = |step: u64| step == here + 1 || step == here + 2;
+        live.kinds()
+            .into_iter()
+            .filter_map(|kind| match kind {
+                EventKind::RolloutEnded {
+                    step,
+                    response_tokens,
+                    ..
+                } if is_ahead(step) => Some(u64::from(response_tokens)),
+                _ => None,
+            })
+            .collect()
+    };
+    wait_until("both batches", || drawn(&live).len() == 16);
+    let tokens: u64 = drawn(&live).iter().sum();
+    let before = live.values(here);
+    assert_eq!(before["async/dropped_rollouts"], Number(0.0));
+    live.apply(back(CheckpointName::Step(2)));
+    live.step_to(here + 2);
+    let after = live.values(here + 1);
+    assert_eq!(after["async/dropped_rollouts"], Number(16.0));
+    assert_eq!(after["async/dropped_tokens"], Number(tokens as f64));
+    let later = live.values(here + 2);
+    assert_eq!(later["async/dropped_rollouts"], Number(0.0), "once");
+    assert_eq!(live.stop(), Some(130));
+}
+
+#[test]
 fn a_mode_changes_while_the_run_runs_and_wins_over_a_guard_s_synchronous_steps() {
     let (root, data) = fixture();
     let mut live = Live::start(root.path(), "run", endless(&data, QUIET));

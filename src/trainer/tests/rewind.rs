@@ -90,6 +90,7 @@ fn after_a_rewind_the_prompts_are_drawn_again_from_the_restored_weights() {
         },
         knobs: Arc::clone(&knobs),
         total_steps: 5,
+        batches_at_once: 3,
     });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -177,6 +177,46 @@ fn async_runs_train_every_batch_in_order_within_their_bound_and_keep_each_tokens
 }
 
 #[test]
+fn a_dialogue_begun_again_for_the_clock_s_sake_is_told_where_the_same_bits_are_promised() {
+    let (root, data) = fixture();
+    let yaml = |exact: bool| {
+        experiment(&data, "  mode: sync\n  val_before_train: false\n")
+            .replace(
+                "full_determinism: true",
+                &format!("full_determinism: {exact}"),
+            )
+            .replace("n: 2", "n: 2\n    session_timeout_s: 0.001")
+            .replace("total_training_steps: 3", "total_training_steps: 1")
+            .replace("test_freq: 2", "test_freq: -1")
+            // No answer is drawn in a millisecond.
+            .replace("max_response_length: 12", "max_response_length: 150")
+            .replace(
+                "ppo_max_token_len_per_gpu: 80",
+                "ppo_max_token_len_per_gpu: 256",
+            )
+    };
+    for exact in [true, false] {
+        let run = run(root.path(), yaml(exact));
+        let told: Vec<String> = alarms(&run)
+            .into_iter()
+            .filter(|(name, _)| name == "not the same bits")
+            .map(|(_, message)| message)
+            .collect();
+        assert_eq!(!told.is_empty(), exact, "{told:?}");
+        let line = told.first();
+        assert!(
+            line.is_none_or(|line| line.contains("is begun again: its deadline passed")),
+            "{told:?}"
+        );
+        let again = run.events.iter().find_map(|event| match &event.kind {
+            EventKind::StepEnded { values, .. } => Some(values["async/begun_again"].0),
+            _ => None,
+        });
+        assert!(again.is_some_and(|again| again >= 1.0), "{again:?}");
+    }
+}
+
+#[test]
 fn remax_draws_one_greedy_answer_a_prompt_and_trains_on_the_samples_only() {
     let (root, data) = fixture();
     let yaml = experiment(&data, "  mode: sync\n")

@@ -9,8 +9,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::prompt::Prompt;
 use super::tokens::ResponseTokens;
-use super::{Limits, Renderer, Seeds, SessionLabel, SessionObserver, Waits};
-use crate::generate::{Generator, Sampling, SessionId, Turn, TurnFinish, TurnRequest};
+use super::{Again, Limits, Renderer, Seeds, SessionLabel, SessionObserver, Waits};
+use crate::generate::{
+    GenerateError, Generator, Sampling, SessionId, Turn, TurnFinish, TurnRequest,
+};
 use crate::message::Message;
 use crate::rollout::{Finish, Rollout, ToolRecord};
 use crate::score::{Scorer, Transcript, score_within};
@@ -59,6 +61,8 @@ pub(super) struct Prepared {
 struct Ending {
     finish: Finish,
     error: Option<String>,
+    /// The fault is the engine's.
+    is_engines: bool,
 }
 
 impl From<Finish> for Ending {
@@ -66,15 +70,40 @@ impl From<Finish> for Ending {
         Self {
             finish,
             error: None,
+            is_engines: false,
         }
     }
 }
 
+impl From<GenerateError> for Ending {
+    fn from(error: GenerateError) -> Self {
+        Self {
+            is_engines: error.may_pass(),
+            ..failed(error)
+        }
+    }
+}
+
+/// By a fault of its own: of its prompt, its template, its tokenizer.
 fn failed(error: impl fmt::Display) -> Ending {
     Ending {
         finish: Finish::Error,
         error: Some(error.to_string()),
+        is_engines: false,
     }
+}
+
+/// A dialogue that is over.
+pub(super) struct Ended {
+    pub rollout: Rollout,
+    /// It came to nothing, and another attempt may come to something.
+    pub again: Option<Unfinished>,
+}
+
+/// A session that was not released, so that in lockstep nobody goes on before the next attempt stands in its place.
+pub(super) struct Unfinished {
+    pub why: Again,
+    pub session: OpenSession,
 }
 
 /// A dialogue under way.
@@ -120,14 +149,15 @@ pub(super) fn unborn(label: &SessionLabel, prompt: &Prompt, error: String) -> Ro
 }
 
 /// Runs one dialogue to its end and scores it. Engine and tools are released before the scorer runs, so that in lockstep
-/// mode a slow scorer holds nobody up.
+/// mode a slow scorer holds nobody up. `may_go_again`: a session that came to nothing is kept open for the next attempt.
 pub(super) async fn run_session(
     shared: Arc<Shared>,
     prepared: Arc<Prepared>,
     label: SessionLabel,
     seeds: Seeds,
     session: OpenSession,
-) -> Rollout {
+    may_go_again: bool,
+) -> Ended {
     let limits = &shared.limits;
     let mut dialogue = Dialogue {
         shared: &shared,
@@ -154,7 +184,17 @@ pub(super) async fn run_session(
     );
     let ending = dialogue.converse(&session, &mut toolbox).await;
     dialogue.drop_unanswered();
-    drop(session);
+    let why = match ending.finish {
+        Finish::Error if ending.is_engines => ending.error.clone().map(Again::Engine),
+        Finish::Deadline if !dialogue.tokens.mask.contains(&true) => Some(Again::Deadline),
+        _ => None,
+    };
+    let again = if let Some(why) = why.filter(|_| may_go_again) {
+        Some(Unfinished { why, session })
+    } else {
+        drop(session);
+        None
+    };
     let tool_rewards = toolbox.rewards().await;
     drop(toolbox);
     let mut rollout = unborn(&label, &prepared.prompt, String::new());
@@ -188,6 +228,7 @@ pub(super) async fn run_session(
         let start = Instant::now();
         let wait = shared.waits.enter(
             &label,
+            prepared.prompt.row_index,
             "score".to_owned(),
             start.checked_add(shared.score_timeout),
         );
@@ -206,7 +247,7 @@ pub(super) async fn run_session(
             Err(error) => rollout.score_error = Some(error.to_string()),
         }
     }
-    rollout
+    Ended { rollout, again }
 }
 
 impl Dialogue<'_> {
@@ -277,18 +318,19 @@ impl Dialogue<'_> {
         };
         let start = Instant::now();
         let waits = &self.shared.waits;
-        let _wait = waits.enter(self.label, "generator".to_owned(), self.deadline);
+        let row = self.prepared.prompt.row_index;
+        let _wait = waits.enter(self.label, row, "generator".to_owned(), self.deadline);
         let mut turn = self.shared.generator.generate(request);
         let outcome = match self.deadline {
-            None => (&mut turn).await.map_err(failed),
+            None => (&mut turn).await.map_err(Ending::from),
             Some(deadline) => tokio::select! {
                 biased;
-                outcome = &mut turn => outcome.map_err(failed),
+                outcome = &mut turn => outcome.map_err(Ending::from),
                 () = sleep_until(deadline) => {
                     let is_ending = self.shared.generator.abort(session.id);
                     let grace = if is_ending { self.shared.limits.abort_grace } else { Duration::ZERO };
                     match timeout(grace, &mut turn).await {
-                        Ok(outcome) => outcome.map_err(failed),
+                        Ok(outcome) => outcome.map_err(Ending::from),
                         Err(_) => Err(Finish::Deadline.into()),
                     }
                 }
@@ -314,7 +356,12 @@ impl Dialogue<'_> {
             .renderer
             .decode(&turn.token_ids)
             .map_err(|error| failed(format!("the model's turn cannot be decoded: {error}")))?;
-        self.tokens.push_turn(turn, asked).map_err(failed)?;
+        self.tokens
+            .push_turn(turn, asked)
+            .map_err(|reason| Ending {
+                is_engines: true,
+                ..failed(reason)
+            })?;
         if turn.token_ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -346,10 +393,12 @@ impl Dialogue<'_> {
         let names: Vec<&str> = names.into_iter().collect();
         let own = start.checked_add(self.shared.limits.calls.timeout);
         let deadline = [self.deadline, own].into_iter().flatten().min();
-        let _wait =
-            self.shared
-                .waits
-                .enter(self.label, format!("tool {}", names.join(", ")), deadline);
+        let _wait = self.shared.waits.enter(
+            self.label,
+            self.prepared.prompt.row_index,
+            format!("tool {}", names.join(", ")),
+            deadline,
+        );
         let records = toolbox
             .run(calls, self.deadline, |span| {
                 self.shared.observer.on_tool(

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use experiment::settings::AgentLoop;
 use tokio::task::JoinSet;
 
-use super::agent::{OpenSession, Prepared, Shared, run_session, unborn};
+use super::agent::{Ended, OpenSession, Prepared, Shared, Unfinished, run_session, unborn};
 use super::prompt::{Prompt, PromptError};
 use super::{Limits, Renderer, Seeds, SessionLabel, SessionObserver, Waits};
 use crate::generate::{Generator, Sampling, SessionId};
-use crate::rollout::{Finish, Rollout};
+use crate::rollout::Rollout;
 use crate::score::Scorers;
 use crate::tool::{ToolRegistry, panic_text};
 
@@ -86,34 +86,25 @@ struct UnderWay {
     prompt: Arc<Prompt>,
     prepared: Arc<Prepared>,
     seeds: Seeds,
-    /// How often still.
-    retries: u32,
+    /// How often it was begun again.
+    attempt: u32,
 }
 
-impl UnderWay {
-    fn run(
-        &self,
-        shared: &Arc<Shared>,
-        session: OpenSession,
-    ) -> impl Future<Output = Rollout> + Send + 'static {
-        run_session(
-            shared.clone(),
-            self.prepared.clone(),
-            self.label.clone(),
-            self.seeds,
-            session,
-        )
-    }
+/// A batch whose sessions are open in the engine; dropped, it releases them.
+#[must_use = "its sessions are open, and in lockstep the engine waits for them"]
+pub struct Opened {
+    shared: Arc<Shared>,
+    planned: Vec<Planned>,
+    /// Session ids of later attempts: `first_id + attempt * dialogues + index`, whoever fails first.
+    first_id: u64,
 }
 
-/// Why a dialogue came to nothing, where another attempt may come to something.
-fn nothing_came(rollout: &Rollout) -> Option<String> {
-    match rollout.finish {
-        Finish::Error => Some(rollout.error.clone().unwrap_or_default()),
-        Finish::Deadline if rollout.model_tokens() == 0 => {
-            Some("its deadline passed before a token was drawn".to_owned())
-        }
-        _ => None,
+impl fmt::Debug for Opened {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Opened")
+            .field("dialogues", &self.planned.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -143,89 +134,35 @@ impl Runner {
     /// (`Finish::Error`) and takes nothing from the others. Dropping the future cancels and releases all of them.
     /// Runs inside a tokio runtime with its clock on.
     pub async fn run(&self, batch: Batch) -> Vec<Rollout> {
-        let shared = Arc::new(Shared {
-            generator: self.generator.clone(),
-            renderer: self.renderer.clone(),
-            observer: batch.observer.clone(),
-            limits: self.limits.clone(),
-            sampling: batch.sampling.clone(),
-            score_timeout: self.scorers.timeout,
-            waits: self.waits.clone(),
-        });
-        let planned = self.plan(&batch);
-        let mut rollouts: Vec<Option<Rollout>> = Vec::with_capacity(planned.len());
-        let mut running = JoinSet::new();
-        let mut started = HashMap::new();
-        for (
-            index,
-            Planned {
-                label,
-                prompt,
-                start,
-            },
-        ) in planned.into_iter().enumerate()
-        {
-            rollouts.push(None);
-            match start {
-                Ok((prepared, seeds, session)) => {
-                    let under_way = UnderWay {
-                        index,
-                        label,
-                        prompt,
-                        prepared,
-                        seeds,
-                        retries: self.limits.retries,
-                    };
-                    let task = running.spawn(under_way.run(&shared, session));
-                    started.insert(task.id(), under_way);
-                }
-                Err(error) => {
-                    let rollout = unborn(&label, &prompt, error);
-                    batch.observer.on_end(&rollout);
-                    rollouts[index] = Some(rollout);
-                }
-            }
-        }
-        while let Some(joined) = running.join_next_with_id().await {
-            let id = match &joined {
-                Ok((id, _)) => *id,
-                Err(error) => error.id(),
-            };
-            let mut under_way = started.remove(&id).expect("what was joined was started");
-            let rollout = match joined {
-                Ok((_, rollout)) => rollout,
-                Err(error) => {
-                    let text = format!("the session panicked: {}", panic_text(error));
-                    unborn(&under_way.label, &under_way.prompt, text)
-                }
-            };
-            if under_way.retries > 0
-                && let Some(reason) = nothing_came(&rollout)
-            {
-                under_way.retries -= 1;
-                batch.observer.on_again(&under_way.label, &reason);
-                let task = running.spawn(under_way.run(&shared, self.open()));
-                started.insert(task.id(), under_way);
-                continue;
-            }
-            batch.observer.on_end(&rollout);
-            rollouts[under_way.index] = Some(rollout);
-        }
-        rollouts
-            .into_iter()
-            .map(|rollout| rollout.expect("every planned dialogue ended or never began"))
-            .collect()
+        self.open(&batch).run().await
     }
 
-    fn open(&self) -> OpenSession {
+    /// Opens the sessions of a batch, which then waits for [`Opened::run`]. Batches opened one after the other have their
+    /// sessions in that order in the engine, whichever runs first.
+    pub fn open(&self, batch: &Batch) -> Opened {
+        let dialogues = batch.prompts.len() as u64 * u64::from(batch.samples);
+        let ids = dialogues * (1 + u64::from(self.limits.retries));
         // Only uniqueness matters; tasks meet nothing else through this counter.
-        let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
-        OpenSession::new(self.generator.clone(), id)
+        let first_id = self.next_session.fetch_add(ids, Ordering::Relaxed);
+        Opened {
+            shared: Arc::new(Shared {
+                generator: self.generator.clone(),
+                renderer: self.renderer.clone(),
+                observer: batch.observer.clone(),
+                limits: self.limits.clone(),
+                sampling: batch.sampling.clone(),
+                score_timeout: self.scorers.timeout,
+                waits: self.waits.clone(),
+            }),
+            planned: self.plan(batch, first_id),
+            first_id,
+        }
     }
 
     /// Labels, seeds and open sessions of a batch, in the order (prompt, sample).
-    fn plan(&self, batch: &Batch) -> Vec<Planned> {
+    fn plan(&self, batch: &Batch, first_id: u64) -> Vec<Planned> {
         let mut planned = Vec::with_capacity(batch.prompts.len() * batch.samples as usize);
+        let mut ids = (first_id..).map(SessionId);
         let mut repeats: HashMap<u64, u64> = HashMap::new();
         for prompt in &batch.prompts {
             let repeat = *repeats
@@ -247,7 +184,9 @@ impl Runner {
                             repeat,
                             sample,
                         };
-                        Ok((prepared.clone(), seeds, self.open()))
+                        let id = ids.next().expect("the numbers do not end");
+                        let session = OpenSession::new(self.generator.clone(), id);
+                        Ok((prepared.clone(), seeds, session))
                     }
                     Err(error) => Err(error.to_string()),
                 };
@@ -303,5 +242,101 @@ impl Runner {
             tools,
             scorer,
         })
+    }
+}
+
+impl Opened {
+    /// As [`Runner::run`] says.
+    pub async fn run(self) -> Vec<Rollout> {
+        let Self {
+            shared,
+            planned,
+            first_id,
+        } = self;
+        let dialogues = planned.len() as u64;
+        let mut rollouts: Vec<Option<Rollout>> = Vec::with_capacity(planned.len());
+        let mut running = JoinSet::new();
+        let mut started = HashMap::new();
+        for (
+            index,
+            Planned {
+                label,
+                prompt,
+                start,
+            },
+        ) in planned.into_iter().enumerate()
+        {
+            rollouts.push(None);
+            match start {
+                Ok((prepared, seeds, session)) => {
+                    let under_way = UnderWay {
+                        index,
+                        label,
+                        prompt,
+                        prepared,
+                        seeds,
+                        attempt: 0,
+                    };
+                    let task = running.spawn(under_way.run(&shared, session));
+                    started.insert(task.id(), under_way);
+                }
+                Err(error) => {
+                    let rollout = unborn(&label, &prompt, error);
+                    shared.observer.on_end(&rollout);
+                    rollouts[index] = Some(rollout);
+                }
+            }
+        }
+        while let Some(joined) = running.join_next_with_id().await {
+            let id = match &joined {
+                Ok((id, _)) => *id,
+                Err(error) => error.id(),
+            };
+            let mut under_way = started.remove(&id).expect("what was joined was started");
+            let Ended { rollout, again } = match joined {
+                Ok((_, ended)) => ended,
+                Err(error) => {
+                    let text = format!("the session panicked: {}", panic_text(error));
+                    Ended {
+                        rollout: unborn(&under_way.label, &under_way.prompt, text),
+                        again: None,
+                    }
+                }
+            };
+            if let Some(Unfinished { why, session }) = again {
+                shared.observer.on_again(&under_way.label, &why);
+                under_way.attempt += 1;
+                let id =
+                    first_id + u64::from(under_way.attempt) * dialogues + under_way.index as u64;
+                let next = OpenSession::new(shared.generator.clone(), SessionId(id));
+                drop(session);
+                let task = running.spawn(under_way.run(&shared, next));
+                started.insert(task.id(), under_way);
+                continue;
+            }
+            shared.observer.on_end(&rollout);
+            rollouts[under_way.index] = Some(rollout);
+        }
+        rollouts
+            .into_iter()
+            .map(|rollout| rollout.expect("every planned dialogue ended or never began"))
+            .collect()
+    }
+}
+
+impl UnderWay {
+    fn run(
+        &self,
+        shared: &Arc<Shared>,
+        session: OpenSession,
+    ) -> impl Future<Output = Ended> + Send + 'static {
+        run_session(
+            shared.clone(),
+            self.prepared.clone(),
+            self.label.clone(),
+            self.seeds,
+            session,
+            self.attempt < shared.limits.retries,
+        )
     }
 }

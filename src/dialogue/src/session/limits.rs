@@ -23,7 +23,7 @@ pub struct Limits {
     pub calls: CallRules,
     /// A dialogue older than this ends with what it has. None: no deadline.
     pub session_timeout: Option<Duration>,
-    /// How many times a session that fails, or reaches its deadline with nothing drawn, is begun again.
+    /// How many times a session is begun again that its engine failed, or whose deadline passed with nothing drawn.
     pub retries: u32,
     /// How long a deadline waits for an engine to hand over the turn in progress.
     pub abort_grace: Duration,

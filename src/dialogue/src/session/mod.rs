@@ -10,6 +10,7 @@
 //! for people, tools and scorers, never the other way round. Dropping the future of a batch cancels its sessions and
 //! releases what engine and tools hold for them.
 
+use std::fmt;
 use std::time::Instant;
 
 mod agent;
@@ -27,7 +28,7 @@ mod scripted;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Batch, Runner};
+pub use batch::{Batch, Opened, Runner};
 pub use counts::Counts;
 pub use limits::Limits;
 pub use prompt::{Prompt, PromptError, agent_loop};
@@ -42,6 +43,24 @@ use crate::rollout::Rollout;
 pub struct SessionLabel {
     pub uid: String,
     pub sample: u32,
+}
+
+/// Why a session is begun again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Again {
+    /// The engine's fault, in its words.
+    Engine(String),
+    /// Its deadline passed before a token was drawn.
+    Deadline,
+}
+
+impl fmt::Display for Again {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engine(reason) => formatter.write_str(reason),
+            Self::Deadline => formatter.write_str("its deadline passed before a token was drawn"),
+        }
+    }
 }
 
 /// Hears of a batch's spans and ends as they happen; called from the sessions' tasks, so it must not block.
@@ -59,9 +78,9 @@ pub trait SessionObserver: Send + Sync {
         let _ = (label, start, end);
     }
 
-    /// A session came to nothing, for a reason that may not be its own, and is begun again.
-    fn on_again(&self, label: &SessionLabel, reason: &str) {
-        let _ = (label, reason);
+    /// A session came to nothing, for a reason that is not its own, and is begun again.
+    fn on_again(&self, label: &SessionLabel, why: &Again) {
+        let _ = (label, why);
     }
 
     /// Once for every rollout of the batch.

@@ -76,6 +76,9 @@ impl Renderer for CharRenderer {
     ) -> Result<Vec<u32>, String> {
         let texts: Vec<String> = new.iter().map(Message::text).collect();
         assert!(!texts.iter().any(|text| text == "poison"), "poisoned");
+        if texts.iter().any(|text| text == "unrenderable") {
+            return Err("no".to_owned());
+        }
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let mut out = if last_id == Some(END) {
             vec![]
@@ -102,6 +105,8 @@ pub struct Reply {
     pub version: u64,
     /// Returned as is, even where the lists do not fit.
     pub logprobs: Option<Vec<f32>>,
+    /// Instead of a turn.
+    pub error: Option<GenerateError>,
 }
 
 /// A turn that ends with its end token.
@@ -118,6 +123,7 @@ pub fn stops(text: &str) -> Reply {
         after: Duration::ZERO,
         version: 0,
         logprobs: None,
+        error: None,
     }
 }
 
@@ -264,6 +270,9 @@ impl Generator for Scripted {
                 started.await.expect("the round starts");
             }
             let reply = (self.script)(&request, turn);
+            if let Some(error) = reply.error {
+                return Err(error);
+            }
             let mut drawn = reply.ids;
             let mut finish = TurnFinish::Stop;
             if drawn.len() > request.max_new_tokens as usize {

@@ -24,6 +24,7 @@ struct Inner {
 struct Open {
     name: String,
     owner: SessionLabel,
+    row_index: u64,
     since: Instant,
     deadline: Option<Instant>,
 }
@@ -41,20 +42,28 @@ pub struct Waiting {
     /// `generator`, `tool search`, `score`.
     pub name: String,
     pub sessions: u64,
-    /// The session that has waited longest, and for how long.
+    /// The session that has waited longest, the row of the data it is of, and for how long.
     pub owner: SessionLabel,
+    pub row_index: u64,
     pub age: Duration,
     /// Until that one is given up; None: nothing gives it up.
     pub left: Option<Duration>,
 }
 
 impl Waits {
-    pub fn enter(&self, owner: &SessionLabel, name: String, deadline: Option<Instant>) -> Wait {
+    pub fn enter(
+        &self,
+        owner: &SessionLabel,
+        row_index: u64,
+        name: String,
+        deadline: Option<Instant>,
+    ) -> Wait {
         // Only uniqueness matters.
         let id = self.0.next.fetch_add(1, Ordering::Relaxed);
         let wait = Open {
             name,
             owner: owner.clone(),
+            row_index,
             since: Instant::now(),
             deadline,
         };
@@ -75,6 +84,7 @@ impl Waits {
                 name: open.name.clone(),
                 sessions: 0,
                 owner: open.owner.clone(),
+                row_index: open.row_index,
                 age,
                 left: open
                     .deadline

@@ -283,6 +283,9 @@ fn print_status(status: &Status, out: &mut Output, terminal: Terminal) -> Result
     if !status.mode.is_empty() {
         out.line(&format!("  mode {}", status.mode))?;
     }
+    for wait in &status.waits {
+        out.line(&format!("  waits for {}", wait.words()))?;
+    }
     guards::print_alert(status, out)?;
     for state in &status.knobs {
         if let (Some(value), Some(first)) = (state.value, state.started_with)

@@ -35,6 +35,7 @@ pub fn run(
         )));
     }
     let loaded = experiment_file::load_for_run(&run_dir.experiment_path(), &overrides, terminal)?;
+    let given = keys(&overrides)?;
     let program = launch::find_trainer().map_err(|error| Failure::input(error.to_string()))?;
     if !overrides.is_empty() {
         // What the run uses from here on; the trainer reads nothing else.
@@ -42,10 +43,14 @@ pub fn run(
     }
     let follow = Follow::after(&run_dir)
         .map_err(|error| Failure::unexpected(format!("cannot follow the run: {error}")))?;
-    let mut trainer =
-        launch::Trainer::start(&program, Job::Run, run_dir.path(), &run_dir.log_path()).map_err(
-            |error| Failure::unexpected(format!("cannot start {}: {error}", program.display())),
-        )?;
+    let mut trainer = launch::Trainer::start(
+        &program,
+        Job::Run,
+        run_dir.path(),
+        &run_dir.log_path(),
+        &given,
+    )
+    .map_err(|error| Failure::unexpected(format!("cannot start {}: {error}", program.display())))?;
     let rollouts = Some(experiment_file::rollouts_per_step(&loaded.experiment));
     let followed = run::watch(&run_dir, arguments.form, rollouts, out, terminal, |view| {
         follow.trainer(&mut trainer, view)
@@ -63,6 +68,18 @@ pub fn run(
         return Err(Failure::told(exit_code::NOTHING_LEFT, said));
     }
     report::print(&run_dir, &followed, arguments.form.json, out, terminal)
+}
+
+/// The keys that overrides give, in full.
+fn keys(overrides: &[String]) -> Result<Vec<String>, Failure> {
+    overrides
+        .iter()
+        .map(|text| {
+            let parsed = experiment::overrides::parse(text)
+                .map_err(|error| Failure::usage(format!("{text}: {error}")))?;
+            Ok(experiment::keys::canonical(&parsed.path.join(".")).path)
+        })
+        .collect()
 }
 
 /// `a.b=v`, `+a.b=v` or `~a.b`.

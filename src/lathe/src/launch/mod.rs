@@ -54,8 +54,15 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Starts `program run|sft --run-dir RUN_DIR` in a session of its own, its output appended to `log_path`.
-    pub fn start(program: &Path, job: Job, run_dir: &Path, log_path: &Path) -> io::Result<Self> {
+    /// Starts `program run|sft --run-dir RUN_DIR` in a session of its own, its output appended to `log_path`. `given`: keys that
+    /// are new in the experiment of a run that goes on.
+    pub fn start(
+        program: &Path,
+        job: Job,
+        run_dir: &Path,
+        log_path: &Path,
+        given: &[String],
+    ) -> io::Result<Self> {
         let log = File::options().append(true).create(true).open(log_path)?;
         let child = Command::new(this_program()?)
             .arg(EXEC_COMMAND)
@@ -63,6 +70,7 @@ impl Trainer {
             .arg(job.verb())
             .arg("--run-dir")
             .arg(run_dir)
+            .args(given.iter().map(|key| format!("--given={key}")))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

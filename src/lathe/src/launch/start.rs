@@ -148,6 +148,7 @@ impl Prepared {
             self.order.job,
             run_dir.path(),
             &run_dir.log_path(),
+            &[],
         )
         .map_err(|source| StartError::Spawn {
             program: self.program.clone(),

@@ -21,6 +21,7 @@ mod server;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 pub use client::{Client, ClientError};
 pub use knobs::{Knob, KnobError, TABLE as KNOBS, find as find_knob};
@@ -29,3 +30,4 @@ pub use protocol::{
     Answer, Applied, Command, KnobState, MAX_LINE_BYTES, MAX_STALENESS, Malformed, Request, Status,
 };
 pub use server::{Board, Job, Server, ServerError};
+pub use waits::WaitState;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::knobs::{self, Knob, shortened};
 use super::orders::{CheckpointName, CheckpointState, GuardOrder, GuardState, RunMode, guard_name};
+use super::waits::WaitState;
 use crate::number::Number;
 
 /// Longest line either side reads, its newline included.
@@ -437,6 +438,9 @@ pub struct Status {
     /// What the run can go back to, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<CheckpointState>,
+    /// What sessions wait for at this moment, what has been waited for longest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<WaitState>,
 }
 
 /// A knob of this run.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use rustix::net::sockopt::socket_peercred;
 use super::connection::Connection;
 use super::protocol::{Answer, Applied, Command, Request, Status};
 use super::socket;
+use super::waits::WaitState;
 use crate::run_dir::RunDir;
 
 const MAX_CONNECTIONS: usize = 16;
@@ -35,16 +36,38 @@ pub struct ServerError {
 }
 
 /// How the run stands, shared by the run that writes it and the server that tells it.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Board {
     status: Arc<Mutex<Status>>,
+    /// Asked anew for each status, since nobody writes down when a wait begins.
+    waits: Arc<OnceLock<Box<Waits>>>,
+}
+
+type Waits = dyn Fn() -> Vec<WaitState> + Send + Sync;
+
+/// Kinds of waits that a status lists: a line has its limit.
+const MOST_WAITS: usize = 40;
+
+impl fmt::Debug for Board {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Board")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Board {
     pub fn new(status: Status) -> Self {
         Self {
             status: Arc::new(Mutex::new(status)),
+            waits: Arc::default(),
         }
+    }
+
+    /// Where sessions' waits are asked for, without waiting. The first that is given stays.
+    pub fn watch(&self, waits: impl Fn() -> Vec<WaitState> + Send + Sync + 'static) {
+        drop(self.waits.set(Box::new(waits)));
     }
 
     pub fn update(&self, change: impl FnOnce(&mut Status)) {
@@ -52,7 +75,12 @@ impl Board {
     }
 
     pub fn status(&self) -> Status {
-        self.status.lock().expect("no holder panics").clone()
+        let mut status = self.status.lock().expect("no holder panics").clone();
+        if let Some(waits) = self.waits.get() {
+            status.waits = waits();
+            status.waits.truncate(MOST_WAITS);
+        }
+        status
     }
 }
 

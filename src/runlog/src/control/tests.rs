@@ -89,6 +89,24 @@ fn talk(mut stream: UnixStream, lines: &[u8]) -> Vec<Answer> {
 }
 
 #[test]
+fn waits_are_asked_for_anew_with_each_status() {
+    let bench = Bench::new();
+    let asked = std::sync::atomic::AtomicU64::new(0);
+    bench.board.watch(move || {
+        let sessions = asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        vec![WaitState {
+            name: "generator".to_owned(),
+            sessions,
+            ..WaitState::default()
+        }]
+    });
+    let mut client = bench.client();
+    for sessions in 0..3 {
+        assert_eq!(client.status().unwrap().waits[0].sessions, sessions);
+    }
+}
+
+#[test]
 fn a_command_is_accepted_at_once_and_applied_later() {
     let bench = Bench::new();
     let mut client = bench.client();

@@ -4,7 +4,7 @@
 //! Every measurement runs in a process of its own (so that peak memory is its own), one after the other, one thread each for
 //! engine and learner, on the path of a run: generate, `Learner::step`, `Publisher::publish`, `Receiver::accept`. Left out of ours
 //! is the text side (template, tokenizer, scorer). The median of three steps after one to warm up; prompts are new in every step.
-//! WORDs narrow it down: `w1 w2`, `f32 bf16`, `grpo ppo generate sync checkpoint guards`.
+//! WORDs narrow it down: `w1 w2`, `f32 bf16`, `grpo ppo generate sync checkpoint guards overlap`.
 //!
 //! Where `LATHE_PEERS` names a Python with TRL, `trl_grpo.py`, `trl_ppo.py` and `hf_generate.py` of the folder
 //! `LATHE_PEER_SCRIPTS` run in between and the ratios are printed; see [`peers`].
@@ -13,6 +13,7 @@ mod checkpoint;
 mod clock;
 mod guards;
 mod objectives;
+mod overlap;
 mod peers;
 mod sync;
 mod training;
@@ -54,6 +55,7 @@ fn measure(what: &[String]) -> anyhow::Result<()> {
         ["sync"] => print(&sync::measure()?),
         ["guards"] => print(&guards::measure()?),
         ["checkpoint"] => print(&checkpoint::measure()?),
+        ["overlap"] => print(&overlap::measure()?),
         [workload, dtype, algorithm] => {
             let workload = [W1, W2]
                 .into_iter()
@@ -87,7 +89,7 @@ fn child<T: DeserializeOwned>(what: &[&str]) -> anyhow::Result<T> {
 }
 
 fn report(words: &[String]) -> anyhow::Result<()> {
-    const KNOWN: [&str; 10] = [
+    const KNOWN: [&str; 11] = [
         "w1",
         "w2",
         "f32",
@@ -98,6 +100,7 @@ fn report(words: &[String]) -> anyhow::Result<()> {
         "sync",
         "checkpoint",
         "guards",
+        "overlap",
     ];
     if let Some(word) = words.iter().find(|word| !KNOWN.contains(&word.as_str())) {
         bail!("bench: {word} is none of {}", KNOWN.join(" "));
@@ -116,7 +119,15 @@ fn report(words: &[String]) -> anyhow::Result<()> {
         "CPU seconds (user + system), one thread; load average {}",
         clock::load_average()
     );
-    let what = ["grpo", "ppo", "generate", "sync", "checkpoint", "guards"];
+    let what = [
+        "grpo",
+        "ppo",
+        "generate",
+        "sync",
+        "checkpoint",
+        "guards",
+        "overlap",
+    ];
     // What the guards' cost is compared with.
     let mut shortest_step_s: Option<f64> = None;
     for workload in [W1, W2] {
@@ -163,6 +174,10 @@ fn report(words: &[String]) -> anyhow::Result<()> {
     }
     if wanted("checkpoint", &what) {
         let ours: checkpoint::Checkpoint = child(&["checkpoint"])?;
+        println!("\n{ours}");
+    }
+    if wanted("overlap", &what) {
+        let ours: overlap::Overlap = child(&["overlap"])?;
         println!("\n{ours}");
     }
     if wanted("guards", &what) {

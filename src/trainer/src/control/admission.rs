@@ -4,6 +4,9 @@
 //! begin once the engine holds v ≥ k−1−bound; a swap under way only makes later tokens newer. As v never exceeds the steps
 //! trained, at most `bound` + 1 batches are begun and not trained: the bound of staleness is the bound of the queue.
 //!
+//! In mode `async` several batches are drawn at once; each has its own ticket, and the bound holds for every one of them, since
+//! nothing of the above asks whether the batch before is over. They are handed over in order.
+//!
 //! A rewind (the learner went back to a checkpoint) makes everything begun before it void: such batches are dropped wherever
 //! they are, and none begins until weights published after the rewind have arrived.
 
@@ -27,6 +30,37 @@ pub struct Ticket {
     pub rewinds: u64,
     /// The bound that it was let in under, which holds for it to the end.
     pub bound: u64,
+}
+
+/// When weights are swapped in, and whether batches are drawn side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Intake {
+    /// Weights are taken in as they come, not only when a batch needs them: mode `async`.
+    pub takes_newest: bool,
+    /// Also under batches that are being drawn.
+    pub partial: bool,
+}
+
+impl Intake {
+    /// Whether a batch may begin beside `drawing` others. Where sessions keep their weights to the end, what `waits` to be
+    /// swapped in goes first, or there would always be one batch that keeps it waiting.
+    pub fn may_begin(self, drawing: usize, waits: bool) -> bool {
+        if self.takes_newest {
+            self.partial || !waits
+        } else {
+            drawing == 0
+        }
+    }
+
+    /// Whether weights that have arrived may be swapped in under `drawing` batches. `is_needed`: the next batch cannot begin
+    /// without. Elsewhere than in mode `async` only then, so that a run repeats itself.
+    pub fn may_swap(self, drawing: usize, is_needed: bool) -> bool {
+        match (self.takes_newest, self.partial) {
+            (true, true) => true,
+            (true, false) => drawing == 0,
+            (false, _) => drawing == 0 && is_needed,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,17 +151,16 @@ mod tests {
 
     #[derive(Debug, Clone, Copy)]
     struct Rules {
-        /// Weights are taken in whenever they come, not only when they are needed.
-        takes_newest: bool,
-        /// Also while a batch is generated.
-        partial: bool,
+        intake: Intake,
         highest_bound: u64,
     }
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    struct Drawn {
+    struct Batch {
         ticket: Ticket,
         oldest: u64,
+        /// Still to come: its last token.
+        is_drawing: bool,
     }
 
     /// Sampler, queue, learner and the one spare buffer, between two of their steps.
@@ -135,10 +168,9 @@ mod tests {
     struct World {
         admission: Admission,
         held: Held,
-        generating: Option<Drawn>,
-        /// Generated, not yet in the queue.
-        done: Option<Drawn>,
-        queue: Vec<Drawn>,
+        /// Begun and not handed over, the next step's first.
+        in_flight: Vec<Batch>,
+        queue: Vec<Batch>,
         /// The delivery that fills the spare buffer.
         delivery: Option<Held>,
         trained: u64,
@@ -149,21 +181,21 @@ mod tests {
     }
 
     impl World {
-        fn new(bound: u64, trained: u64) -> Self {
+        /// `times`: how often the bound may be changed, and how often the learner may go back.
+        fn new(bound: u64, trained: u64, times: u8) -> Self {
             Self {
                 admission: Admission::new(bound, trained, TOTAL),
                 held: Held {
                     version: trained,
                     rewinds: 0,
                 },
-                generating: None,
-                done: None,
+                in_flight: Vec::new(),
                 queue: Vec::new(),
                 delivery: None,
                 trained,
                 publishes: false,
-                changes_left: 2,
-                rewinds_left: 2,
+                changes_left: times,
+                rewinds_left: times,
             }
         }
 
@@ -176,31 +208,43 @@ mod tests {
                 next.push(world);
             };
             let rewinds = self.admission.rewinds();
-            // The sampler abandons what is void.
-            let is_void = |drawn: &Drawn| drawn.ticket.rewinds != rewinds;
-            if self.generating.as_ref().is_some_and(is_void) {
-                step(&|world| world.generating = None);
-            } else if self.generating.is_some() {
-                step(&|world| world.done = world.generating.take());
+            let drawing = self.in_flight.iter().filter(|batch| batch.is_drawing);
+            let drawing = drawing.count();
+            // The sampler abandons what is void, ends what it draws in any order, and hands over in the one order.
+            let is_void = |batch: &Batch| batch.ticket.rewinds != rewinds;
+            if self.in_flight.iter().any(is_void) {
+                step(&|world| world.in_flight.retain(|batch| !is_void(batch)));
             }
-            if self.done.as_ref().is_some_and(is_void) {
-                step(&|world| world.done = None);
-            } else if self.done.is_some() && self.queue.len() as u64 <= MAX_STALENESS {
-                step(&|world| world.queue.extend(world.done.take()));
+            for (at, batch) in self.in_flight.iter().enumerate() {
+                if batch.is_drawing && !is_void(batch) {
+                    step(&|world| world.in_flight[at].is_drawing = false);
+                }
             }
-            let idle = self.generating.is_none() && self.done.is_none();
-            if idle && self.admission.next().is_some() && self.admission.is_held(self.held) {
+            let is_next = |batch: &Batch| batch.ticket.rewinds == rewinds && !batch.is_drawing;
+            if self.in_flight.first().is_some_and(is_next)
+                && self.queue.len() as u64 <= MAX_STALENESS
+            {
+                step(&|world| {
+                    let batch = world.in_flight.remove(0);
+                    world.queue.push(batch);
+                });
+            }
+            let is_held = self.admission.is_held(self.held);
+            if rules.intake.may_begin(drawing, self.delivery.is_some())
+                && self.admission.next().is_some()
+                && is_held
+            {
                 step(&|world| {
                     let held = world.held;
-                    world.generating = world.admission.begin(held).map(|ticket| Drawn {
+                    let ticket = world.admission.begin(held).expect("checked");
+                    world.in_flight.push(Batch {
                         ticket,
                         oldest: held.version,
+                        is_drawing: true,
                     });
                 });
             }
-            let needs = idle && !self.admission.is_held(self.held);
-            let may = (idle && rules.takes_newest) || (self.generating.is_some() && rules.partial);
-            if self.delivery.is_some() && (needs || may) {
+            if self.delivery.is_some() && rules.intake.may_swap(drawing, !is_held) {
                 step(&|world| world.held = world.delivery.take().expect("checked"));
             }
             // The learner.
@@ -216,13 +260,13 @@ mod tests {
                 }
             } else if self.trained < TOTAL && !self.queue.is_empty() {
                 step(&|world| {
-                    let drawn = world.queue.remove(0);
-                    if !world.admission.is_valid(drawn.ticket.rewinds) {
+                    let batch = world.queue.remove(0);
+                    if !world.admission.is_valid(batch.ticket.rewinds) {
                         return;
                     }
-                    assert_eq!(drawn.ticket.batch, world.trained + 1, "in order, once each");
-                    let age = world.trained - drawn.oldest;
-                    assert!(age <= drawn.ticket.bound, "{age} versions old: {world:?}");
+                    assert_eq!(batch.ticket.batch, world.trained + 1, "in order, once each");
+                    let age = world.trained - batch.oldest;
+                    assert!(age <= batch.ticket.bound, "{age} versions old: {world:?}");
                     world.trained += 1;
                     world.publishes = true;
                 });
@@ -253,8 +297,8 @@ mod tests {
         }
     }
 
-    /// Walks every interleaving from `start`; gives the number of states.
-    fn walk(start: World, rules: Rules) -> usize {
+    /// Walks every interleaving from `start`; gives the number of states. `at_once`: most batches that were drawn side by side.
+    fn walk(start: World, rules: Rules, at_once: &mut usize) -> usize {
         let mut seen = HashSet::from([start.clone()]);
         let mut open = vec![start];
         while let Some(world) = open.pop() {
@@ -264,13 +308,12 @@ mod tests {
                 && world.held.version == TOTAL
                 && world.admission.next().is_none();
             assert!(is_over || !own.is_empty(), "stuck: {rules:?} {world:?}");
-            let in_flight = world
-                .queue
-                .iter()
-                .chain(&world.done)
-                .chain(&world.generating);
-            let valid = in_flight.filter(|drawn| world.admission.is_valid(drawn.ticket.rewinds));
-            assert!(valid.count() as u64 <= rules.highest_bound + 1, "{world:?}");
+            let begun = world.queue.iter().chain(&world.in_flight);
+            let is_valid = |batch: &&Batch| world.admission.is_valid(batch.ticket.rewinds);
+            let valid = begun.filter(is_valid).count() as u64;
+            assert!(valid <= rules.highest_bound + 1, "{world:?}");
+            let drawing = world.in_flight.iter().filter(|batch| batch.is_drawing);
+            *at_once = (*at_once).max(drawing.filter(is_valid).count());
             for next in own.into_iter().chain(world.commands(rules)) {
                 if seen.insert(next.clone()) {
                     open.push(next);
@@ -288,11 +331,23 @@ mod tests {
                 for (takes_newest, partial) in [(false, false), (true, false), (true, true)] {
                     for trained in [0, 2] {
                         let rules = Rules {
-                            takes_newest,
-                            partial,
+                            intake: Intake {
+                                takes_newest,
+                                partial,
+                            },
                             highest_bound,
                         };
-                        states += walk(World::new(bound, trained), rules);
+                        let mut at_once = 0;
+                        // Twice of either takes minutes beyond one version of lag, where more batches are side by side.
+                        let times = if highest_bound <= 1 { 2 } else { 1 };
+                        let start = World::new(bound, trained, times);
+                        states += walk(start, rules, &mut at_once);
+                        let all = (highest_bound + 1).min(TOTAL - trained) as usize;
+                        assert_eq!(
+                            at_once,
+                            if takes_newest { all } else { 1 },
+                            "as many as the bound allows: {rules:?}"
+                        );
                     }
                 }
             }
@@ -302,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_bound_lets_that_many_batches_and_one_more_begin_from_the_same_weights() {
-        let mut world = World::new(0, 0);
+        let mut world = World::new(0, 0, 0);
         world.admission.set_bound(1);
         let ticket = world.admission.begin(world.held);
         assert_eq!(

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 
 use runlog::control::{
     Applied, Board, CheckpointName, CheckpointState, Command, GuardOrder, GuardState, Job, KNOBS,
-    Knob, KnobState, Request, RunMode, Server, Status,
+    Knob, KnobState, Request, RunMode, Server, Status, WaitState,
 };
 use runlog::event::{EventKind, Lane};
 use runlog::number::Number;
@@ -29,9 +29,9 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use crate::stop::Stop;
 
-pub use admission::{Held, MAX_STALENESS};
-pub use advisor::{Advice, Advisor, Decision, StepTimes};
-pub use rollout::{Begun, Draw, RolloutKnobs};
+pub use admission::{Held, Intake, MAX_STALENESS};
+pub use advisor::{Advice, Advisor, Decision, Measured, StepTimes};
+pub use rollout::{Begun, Draw, Dropped, RolloutKnobs};
 
 /// Commands that may wait for a boundary. Full: the next one is refused, and is told so.
 const MAX_WAITING: usize = 64;
@@ -232,6 +232,11 @@ impl Control {
         }
     }
 
+    /// `status` tells what sessions wait for, from now on.
+    pub fn watch(&self, waits: impl Fn() -> Vec<WaitState> + Send + Sync + 'static) {
+        self.board.watch(waits);
+    }
+
     /// The run is set up: `status` has its knobs from now on.
     pub fn ready(&self, run: &mut dyn Controlled, total_steps: u64) {
         let knobs = KNOBS
@@ -277,13 +282,15 @@ impl Control {
     }
 
     /// Applies what has come. While the run is paused, waits for more; comes back when a step may be trained, or when the run
-    /// was asked to stop.
-    pub async fn boundary(&mut self, run: &mut dyn Controlled) {
+    /// was asked to stop. Whether there was anything.
+    pub async fn boundary(&mut self, run: &mut dyn Controlled) -> bool {
+        let mut is_busy = false;
         while let Ok(job) = self.jobs.try_recv() {
             self.apply(job, run);
+            is_busy = true;
         }
         if !self.holds() {
-            return;
+            return is_busy;
         }
         self.now(Doing::Paused(run.step()));
         run.rest();
@@ -297,6 +304,7 @@ impl Control {
                 self.apply(job, run);
             }
         }
+        true
     }
 
     fn holds(&self) -> bool {

@@ -26,6 +26,14 @@ pub struct Begun {
     pub rewinds: u64,
 }
 
+/// Rollouts that are not trained on: drawn from weights that the run went back behind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dropped {
+    pub rollouts: u64,
+    /// Drawn by the model, in those that had ended.
+    pub tokens: u64,
+}
+
 /// Where the data goes on after a rewind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rewound {
@@ -48,6 +56,8 @@ struct Inner {
     admission: Admission,
     /// A rewind that the sampler has not followed yet.
     rewound: Option<Rewound>,
+    /// Since it was last asked for.
+    dropped: Dropped,
 }
 
 impl RolloutKnobs {
@@ -63,6 +73,7 @@ impl RolloutKnobs {
                 takes_newest: false,
                 admission: Admission::new(draw.staleness, trained, total_steps),
                 rewound: None,
+                dropped: Dropped::default(),
             }),
             changed: Notify::new(),
         }
@@ -163,6 +174,18 @@ impl RolloutKnobs {
     /// Whether a batch that was begun after so many rewinds still counts.
     pub fn is_valid(&self, rewinds: u64) -> bool {
         self.inner().admission.is_valid(rewinds)
+    }
+
+    /// Counts what is dropped, on either side.
+    pub fn dropped(&self, dropped: Dropped) {
+        let sum = &mut self.inner().dropped;
+        sum.rollouts += dropped.rollouts;
+        sum.tokens += dropped.tokens;
+    }
+
+    /// All that was dropped since the last call.
+    pub fn take_dropped(&self) -> Dropped {
+        std::mem::take(&mut self.inner().dropped)
     }
 
     /// The last rewind, given once.

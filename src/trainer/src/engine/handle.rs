@@ -275,7 +275,7 @@ impl EngineHandle {
     fn check(&self, request: &TurnRequest) -> Result<(), GenerateError> {
         check_vocabulary(&self.config, &request.context_ids)?;
         if request.context_ids.is_empty() {
-            return Err(GenerateError::Failed {
+            return Err(GenerateError::Refused {
                 reason: "the context is empty; a turn needs at least one token before it".into(),
             });
         }
@@ -286,7 +286,7 @@ impl EngineHandle {
             });
         }
         if !request.sampling.stop_strings.is_empty() && !self.has_decoder {
-            return Err(GenerateError::Failed {
+            return Err(GenerateError::Refused {
                 reason: "stop strings need an engine that was given a token decoder".into(),
             });
         }

@@ -138,7 +138,7 @@ impl Worker {
                 let turn = ActiveTurn::new(request, self.options.max_length_tokens, reply);
                 if session.generating {
                     let reason = format!("session {} has a turn under way already", turn.session.0);
-                    turn.fail(GenerateError::Failed { reason });
+                    turn.fail(GenerateError::Refused { reason });
                 } else if turn.is_full() {
                     turn.finish(TurnFinish::Length);
                 } else {
@@ -232,7 +232,8 @@ impl Worker {
 
     /// Lets waiting turns join while there are rows. Contexts that begin alike are computed once, in as many rounds as that takes.
     fn admit(&mut self) {
-        if self.options.lockstep {
+        if self.options.lockstep || self.active.len() + self.waiting.len() > self.options.max_rows {
+            // Where not all find a row, the sessions opened first go first: their batch is wanted next.
             self.waiting
                 .make_contiguous()
                 .sort_by_key(|turn| turn.session);

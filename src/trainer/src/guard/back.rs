@@ -14,7 +14,7 @@ use runlog::number::Number;
 use super::act::{RATES, knob_name};
 use crate::checkpoint;
 use crate::resume;
-use crate::training::{STALENESS, TEMPERATURE, Training};
+use crate::training::{STALENESS, Training, said};
 
 /// Checkpoints that a status lists, beside the best: a line has its limit.
 const MOST_LISTED: usize = 40;
@@ -224,7 +224,7 @@ impl Training<'_> {
             let Some(mut value) = saved
                 .get(&key)
                 .copied()
-                .or_else(|| self.experiment_value(&key))
+                .or_else(|| said(self.experiment, &key))
             else {
                 continue;
             };
@@ -249,20 +249,6 @@ impl Training<'_> {
             }
         }
         restored.into_iter().collect()
-    }
-
-    /// What the experiment says of a knob.
-    fn experiment_value(&self, key: &str) -> Option<f64> {
-        match key {
-            TEMPERATURE => Some(self.experiment.actor_rollout_ref.rollout.temperature),
-            STALENESS => Some(f64::from(crate::run::staleness(self.experiment))),
-            key => {
-                let whole = serde_json::to_value(&**self.experiment).ok()?;
-                whole
-                    .pointer(&format!("/{}", key.replace('.', "/")))?
-                    .as_f64()
-            }
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Learner;
+use crate::objective::controller::KlController;
 
 impl Learner {
     /// A knob by its experiment key; the reason when this run has no such thing to set.
@@ -30,6 +31,31 @@ impl Learner {
             "actor_rollout_ref.actor.entropy_coeff" => Ok(&mut actor.entropy_coeff),
             "sft.optim.lr" => Err("this is no supervised run".to_owned()),
             _ => Err("this run has no such knob".to_owned()),
+        }
+    }
+
+    /// Another target, horizon or kind of control than the checkpoint's, as the experiment says it now, from the coefficient that
+    /// had been reached.
+    pub fn steer_kl_anew(&mut self, in_reward: bool, in_loss: bool) {
+        let settings = &self.experiment;
+        for (is_wanted, held, mut anew) in [
+            (
+                in_reward,
+                &mut self.controller,
+                KlController::new(&settings.algorithm.kl_ctrl),
+            ),
+            (
+                in_loss,
+                &mut self.loss_controller,
+                KlController::of_loss(&settings.actor_rollout_ref.actor),
+            ),
+        ] {
+            let is_fixed = |one: &KlController| matches!(one, KlController::Fixed { .. });
+            // Two fixed ones differ in nothing but what may have been set since.
+            if is_wanted && !(is_fixed(held) && is_fixed(&anew)) {
+                anew.go_on_from(held);
+                *held = anew;
+            }
         }
     }
 

@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tch::Device;
+
 use super::{Learner, Trained, kinds};
 use crate::checkpoint::{self, CheckpointError};
 use crate::model::parameters::Parameters;
@@ -121,7 +123,13 @@ impl Learner {
             .transpose()
             .map_err(unfit)?;
         let (_, compute) = kinds(&self.experiment.actor_rollout_ref.actor.fsdp_config);
-        let model = Transformer::new(actor.weights.shallow_clone(), compute, false);
+        // Where it will train: what is checked are those kernels too.
+        let weights = if self.device == Device::Cpu {
+            actor.weights.shallow_clone()
+        } else {
+            actor.weights.deep_copy(actor.weights.kind(), self.device)
+        };
+        let model = Transformer::new(weights, compute, false);
         checkpoint::check_model(path, &model, compute).map_err(unfit)?;
         drop(model);
         self.wait_for_copy();

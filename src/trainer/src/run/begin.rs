@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::{Place, staleness};
+use super::{Place, given, staleness};
 use crate::checkpoint::{self, Saver, SaverParts};
 use crate::control::{Control, Draw, Held, MAX_STALENESS, RolloutKnobs};
 use crate::engine::{Engine, EngineOptions, TokenDecoder, WeightBuffer};
@@ -31,7 +31,7 @@ use crate::rollouts::{Sampled, Sampler, SamplerParts};
 use crate::save::RunCounters;
 use crate::setup;
 use crate::sync::{Delivery, Publisher, Receiver};
-use crate::training::{Dropped, STALENESS, TEMPERATURE, Training};
+use crate::training::{STALENESS, TEMPERATURE, Training};
 
 /// Both sides of a run and what lies between them.
 pub(super) struct Running<'r> {
@@ -112,6 +112,8 @@ struct Start {
     counters: Option<RunCounters>,
     /// Why the data begin anew, where a fork trains on other data.
     other_data: Option<String>,
+    /// What was given anew and is now otherwise than it had been set.
+    changes: Vec<EventKind>,
 }
 
 impl Start {
@@ -154,7 +156,13 @@ impl Start {
             other_data = Some(error.to_string());
             cursor = None;
         }
-        let counters = counters.filter(|_| !is_fork);
+        let mut counters = counters.filter(|_| !is_fork);
+        let changes = match (&mut counters, resume) {
+            (Some(counters), Some(resume)) => {
+                given::wins(experiment, &resume.given, &mut inputs.learner, counters)
+            }
+            _ => Vec::new(),
+        };
         Ok(Self {
             step,
             cursor,
@@ -164,6 +172,7 @@ impl Start {
                 .unwrap_or(experiment.trainer.mode),
             counters,
             other_data,
+            changes,
         })
     }
 }
@@ -189,6 +198,7 @@ pub(super) fn begin<'r>(
         mode,
         counters,
         other_data,
+        changes,
     } = Start::new(experiment, &mut inputs, resume)?;
     let val_only = experiment.trainer.val_only;
     let total_steps = inputs.total_steps;
@@ -204,6 +214,9 @@ pub(super) fn begin<'r>(
     });
     if let Some(resume) = resume {
         recorder.record(resume.event(run_dir));
+    }
+    for change in changes {
+        recorder.record(change);
     }
     if let Some(reason) = other_data {
         recorder.record(EventKind::Alarm {
@@ -279,7 +292,9 @@ pub(super) fn begin<'r>(
         knobs: Arc::clone(&knobs),
         is_evaluated: resume.is_some_and(|resume| resume.is_evaluated),
         total_steps: sampled_steps,
+        batches_at_once: MAX_STALENESS as usize + 1,
     });
+    control.watch(sampler.waits());
     let mut training = Training {
         learner,
         experiment,
@@ -307,7 +322,6 @@ pub(super) fn begin<'r>(
         .map_err(Failure::run)?,
         sample_ids: vec![setup::canary_ids(&config)],
         save_wait: Duration::ZERO,
-        dropped: Dropped::default(),
     };
     match remembered {
         Some(remembered) => {

@@ -14,6 +14,7 @@
 
 mod begin;
 mod end;
+mod given;
 mod steps;
 
 use std::sync::Arc;

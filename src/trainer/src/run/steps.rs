@@ -49,17 +49,18 @@ fn step_by_step(
         let waited = next_batch(control, training, ready, stop, published_rewinds);
         let mut timed = None;
         match runtime.block_on(waited) {
-            Waited::Batch(sampled, waited_ms) => {
+            Waited::Batch(sampled, wait) => {
                 control.trains(sampled.step);
                 let staleness = sampled.draw.staleness;
-                let generate_s = sampled.timing.generate_s;
+                let generate_s = sampled.timing.lane_s;
                 let began = Instant::now();
-                let ended = training.train(*sampled, waited_ms)?;
+                let (ended, aside) = training.train(*sampled, wait.ms)?;
                 timed = Some(Timed {
                     staleness,
                     generate_s,
-                    waited: Duration::from_secs_f64(waited_ms.max(0.0) / 1e3),
-                    trained: began.elapsed(),
+                    waited: Duration::from_secs_f64(wait.ms.max(0.0) / 1e3),
+                    trained: began.elapsed().saturating_sub(aside),
+                    is_plain: wait.is_plain,
                 });
                 while let Ok(evaluation) = evaluations.try_recv() {
                     training.guards_see(&evaluation, None);
@@ -100,12 +101,20 @@ fn step_by_step(
 
 /// What the learner waited for.
 enum Waited {
-    /// With the time it was waited for, ms.
-    Batch(Box<Sampled>, f64),
+    Batch(Box<Sampled>, Wait),
     /// It went back to older weights, which the rollout side has not been given.
     Rewound,
     /// Asked to stop, or the rollout side ended; its own result says why.
     Over,
+}
+
+/// How a batch was waited for.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    /// Without pauses and commands.
+    ms: f64,
+    /// There were none.
+    is_plain: bool,
 }
 
 /// Waits for the next batch, and follows commands meanwhile. Batches from before a rewind are dropped.
@@ -116,9 +125,12 @@ async fn next_batch(
     stop: &Stop,
     published_rewinds: u64,
 ) -> Waited {
-    let mut waited_ms = 0.0;
+    let mut waited = Wait {
+        ms: 0.0,
+        is_plain: true,
+    };
     loop {
-        control.boundary(training).await;
+        waited.is_plain &= !control.boundary(training).await;
         if stop.is_asked() {
             return Waited::Over;
         }
@@ -135,11 +147,14 @@ async fn next_batch(
             job = control.next() => Next::Command(job),
             sampled = ready.recv() => Next::Batch(sampled.map(Box::new)),
         };
-        waited_ms += wait.end();
+        waited.ms += wait.end();
         match next {
-            Next::Command(Some(job)) => control.apply(job, training),
+            Next::Command(Some(job)) => {
+                control.apply(job, training);
+                waited.is_plain = false;
+            }
             Next::Batch(Some(sampled)) if training.rollouts.is_valid(sampled.rewinds) => {
-                return Waited::Batch(sampled, waited_ms);
+                return Waited::Batch(sampled, waited);
             }
             Next::Batch(Some(void)) => training.drop_batch(&void),
             Next::Command(None) | Next::Batch(None) => return Waited::Over,

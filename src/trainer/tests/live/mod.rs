@@ -46,10 +46,21 @@ impl Live {
 
     /// In a directory that may hold a run already: then it goes on.
     pub fn in_dir(run_dir: RunDir, job: &str) -> Self {
+        Self::with(run_dir, job, &[])
+    }
+
+    /// As `lathe run --resume` goes on with a run, where these keys of its experiment are new.
+    pub fn resumed(run_dir: RunDir, given: &[&str]) -> Self {
+        let given: Vec<String> = given.iter().map(|key| format!("--given={key}")).collect();
+        Self::with(run_dir, "run", &given)
+    }
+
+    fn with(run_dir: RunDir, job: &str, more: &[String]) -> Self {
         let log = fs::File::create(run_dir.log_path()).expect("a log");
         let mut child = Program::new(env!("CARGO_BIN_EXE_lathe-trainer"))
             .args([job, "--run-dir"])
             .arg(run_dir.path())
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

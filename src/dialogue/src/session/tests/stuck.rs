@@ -1,23 +1,31 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::Waiting;
-use super::super::scripted::{Reply, calls, says};
+use super::super::scripted::{Event, Reply, calls, says};
+use super::super::{Again, Waiting};
 use super::*;
+use crate::generate::{GenerateError, SessionId};
 use crate::rollout::Finish;
 
-/// Counts sessions that are begun again.
+/// Sessions that are begun again.
 #[derive(Debug, Default)]
-struct Again(Mutex<Vec<String>>);
+struct Retried(Mutex<Vec<(String, Again)>>);
 
-impl SessionObserver for Again {
-    fn on_again(&self, label: &SessionLabel, reason: &str) {
-        let line = format!("{}/{}: {reason}", label.uid, label.sample);
-        self.0.lock().expect("not poisoned").push(line);
+impl Retried {
+    fn all(&self) -> Vec<(String, Again)> {
+        self.0.lock().expect("not poisoned").clone()
+    }
+}
+
+impl SessionObserver for Retried {
+    fn on_again(&self, label: &SessionLabel, why: &Again) {
+        let session = format!("{}/{}", label.uid, label.sample);
+        let mut all = self.0.lock().expect("not poisoned");
+        all.push((session, why.clone()));
     }
 }
 
 /// An engine whose first `bad` turns are bad, and whose later ones are answers.
-fn bench(bad: u32, reply: fn() -> Reply) -> (Bench, Arc<Again>) {
+fn bench(bad: u32, reply: fn() -> Reply) -> (Bench, Arc<Retried>) {
     let asked = AtomicU32::new(0);
     let mut bench = Bench::new(move |_, _| {
         if asked.fetch_add(1, Ordering::SeqCst) < bad {
@@ -26,7 +34,7 @@ fn bench(bad: u32, reply: fn() -> Reply) -> (Bench, Arc<Again>) {
             says("2990")
         }
     });
-    let again = Arc::new(Again::default());
+    let again = Arc::new(Retried::default());
     bench.observer = again.clone();
     bench.limits.retries = 1;
     bench.limits.session_timeout = Some(Duration::from_secs(60));
@@ -45,9 +53,25 @@ fn broken() -> Reply {
     }
 }
 
+/// This turn fails, others would not.
+fn fails() -> Reply {
+    Reply {
+        error: Some(GenerateError::Failed {
+            reason: "a hiccup".to_owned(),
+        }),
+        ..says("")
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_stuck_is_begun_again_and_ends_as_if_nothing_had_been() {
-    for (reply, reason) in [(never as fn() -> Reply, "deadline"), (broken, "log-probs")] {
+    let hiccup = Again::Engine("generation failed: a hiccup".to_owned());
+    let lists = "the generation engine returned 5 ids, 0 log-probs and 5 policy versions";
+    for (reply, why) in [
+        (never as fn() -> Reply, Again::Deadline),
+        (broken, Again::Engine(lists.to_owned())),
+        (fails, hiccup),
+    ] {
         let (bench, again) = bench(1, reply);
         let rollouts = bench.run(vec![prompt(0, "q")]).await;
         assert_eq!(rollouts.len(), 1);
@@ -57,20 +81,115 @@ async fn a_session_that_is_stuck_is_begun_again_and_ends_as_if_nothing_had_been(
             "{:?}",
             rollouts[0].error
         );
-        let told = again.0.lock().expect("not poisoned").clone();
-        assert!(
-            matches!(&told[..], [line] if line.contains(reason)),
-            "{told:?}"
-        );
+        assert_eq!(again.all(), [("train-1-0/0".to_owned(), why)]);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_stuck_again_is_given_up() {
-    let (bench, again) = bench(9, broken);
+    for reply in [broken as fn() -> Reply, fails] {
+        let (bench, again) = bench(9, reply);
+        let rollouts = bench.run(vec![prompt(0, "q")]).await;
+        assert_eq!(rollouts[0].finish, Finish::Error);
+        assert_eq!(again.all().len(), 1);
+    }
+}
+
+/// A request that no engine could answer.
+fn refused() -> Reply {
+    Reply {
+        error: Some(GenerateError::ContextTooLong {
+            context: 9,
+            limit: 8,
+        }),
+        ..says("")
+    }
+}
+
+/// What it draws is no text.
+fn undecodable() -> Reply {
+    Reply {
+        ids: vec![0x11_0000],
+        ..says("")
+    }
+}
+
+/// Its tool answers with something that makes the renderer panic.
+fn poisoned() -> Reply {
+    calls("odd", &json!({"how": "poison"}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_of_the_dialogue_s_own_is_not_tried_again() {
+    for reply in [refused as fn() -> Reply, undecodable, poisoned] {
+        let (bench, again) = bench(9, reply);
+        let rollouts = bench.run(vec![prompt(0, "q")]).await;
+        assert_eq!(rollouts[0].finish, Finish::Error);
+        let error = rollouts[0].error.as_deref().expect("a reason");
+        assert_eq!(again.all(), [], "{error}");
+    }
+    // Of the template, before anything was drawn, and after.
+    let (bench, again) = bench(9, || calls("odd", &json!({"how": "unrenderable"})));
+    let rollouts = bench
+        .run(vec![prompt(0, "unrenderable"), prompt(1, "q")])
+        .await;
+    for (rollout, reason) in rollouts.iter().zip([
+        "row 0: the prompt cannot be rendered: no",
+        "a tool result cannot be rendered: no",
+    ]) {
+        assert_eq!(rollout.error.as_deref(), Some(reason));
+    }
+    assert_eq!(again.all(), []);
+}
+
+/// Sessions of each round, the order in which they were opened and released, what was drawn.
+async fn lockstep_run() -> (Vec<usize>, Vec<Event>, Vec<Vec<u32>>) {
+    // The second and third of four fail in their first turn, at the same step.
+    let mut bench = Bench::new(|request, turn| match (request.session.0, turn) {
+        (1 | 2, 0) => fails(),
+        (_, 0) => calls("calculator", &json!({"expression": "1"})),
+        _ => says(&request.seed.to_string()),
+    });
+    bench.scripted().lockstep = true;
+    bench.limits.retries = 1;
+    bench.samples = 4;
     let rollouts = bench.run(vec![prompt(0, "q")]).await;
-    assert_eq!(rollouts[0].finish, Finish::Error);
-    assert_eq!(again.0.lock().expect("not poisoned").len(), 1);
+    let is_kept = |event: &Event| matches!(event, Event::Opened(_) | Event::Released(_));
+    let mut events: Vec<Event> = bench.generator.events();
+    events.retain(is_kept);
+    let drawn = rollouts
+        .into_iter()
+        .map(|rollout| rollout.response_ids)
+        .collect();
+    (bench.generator.rounds(), events, drawn)
+}
+
+#[tokio::test]
+async fn in_lockstep_the_next_attempt_stands_in_its_place_before_anybody_goes_on() {
+    let (rounds, events, drawn) = lockstep_run().await;
+    assert_eq!(
+        rounds,
+        [4, 4, 2],
+        "nobody drew a second turn beside fewer than four"
+    );
+    let opened: Vec<u64> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Opened(SessionId(id)) => Some(*id),
+            _ => None,
+        })
+        .collect();
+    let mut sorted = opened.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [0, 1, 2, 3, 5, 6], "the same ids, whoever is first");
+    for _ in 0..20 {
+        let again = lockstep_run().await;
+        assert_eq!(
+            (&again.0, &again.2),
+            (&rounds, &drawn),
+            "the same each time"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +215,7 @@ async fn every_wait_has_a_name_an_owner_an_age_and_a_deadline() {
         panic!("{found:?}");
     };
     assert_eq!((&*waiting.name, waiting.sessions), ("tool odd", 1));
-    assert_eq!(waiting.owner.uid, "train-1-0");
+    assert_eq!((&*waiting.owner.uid, waiting.row_index), ("train-1-0", 0));
     let left = waiting.left.expect("a tool has a time-out");
     assert_eq!(waiting.age + left, Duration::from_secs(30));
     running.await.expect("the batch ends");

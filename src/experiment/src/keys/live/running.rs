@@ -145,7 +145,7 @@ pub(super) const RUNNING: &[Row] = &[
         COUNT_OR_ZERO,
         "1",
         "",
-        "How often a dialogue that fails, or reaches its deadline with nothing drawn, is begun again.",
+        "How often a dialogue is begun again whose engine failed, or whose deadline passed with nothing drawn. A fault of its own (a template, a tokenizer) is not tried again.",
     ),
     row(
         "actor_rollout_ref.rollout.multi_turn.enable",

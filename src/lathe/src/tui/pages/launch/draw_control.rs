@@ -140,6 +140,16 @@ fn head_lines(page: &Launch, shared: &Shared) -> Vec<Line<'static>> {
             if status.waiting > 0 {
                 word(&format!("{} waiting", status.waiting), Role::Muted);
             }
+            // A glance at a healthy run shows turns of the moment; what is worth a word has lasted.
+            if let Some(wait) = status.waits.first()
+                && wait.age_s >= 1.0
+            {
+                let name = text::printable(&wait.name);
+                word(
+                    &format!("oldest wait {:.0} s: {name}", wait.age_s),
+                    Role::Muted,
+                );
+            }
         }
         (None, Some(problem)) => stands.push(Span::styled(
             format!("  {}", text::printable(problem)),

@@ -1,0 +1,67 @@
+//! What the sessions of a running run wait for, as its trainer says it.
+
+use serde::{Deserialize, Serialize};
+
+/// The sessions that wait for one thing.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WaitState {
+    /// `generator`, `tool search`, `score`.
+    pub name: String,
+    pub sessions: u64,
+    /// The dialogue that has waited longest, `train-12-7`, with its sample and the row of the data it is of.
+    pub dialogue: String,
+    pub sample: u32,
+    pub row: u64,
+    pub age_s: f64,
+    /// Until that one is given up; None: nothing gives it up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_s: Option<f64>,
+}
+
+impl WaitState {
+    /// `tool search: 12 sessions, the oldest for 12.3 s (train-12-7/0, row 7), given up in 47.7 s`
+    pub fn words(&self) -> String {
+        let sessions = match self.sessions {
+            1 => "1 session".to_owned(),
+            count => format!("{count} sessions"),
+        };
+        let left = self.left_s.map_or_else(
+            || "never given up".to_owned(),
+            |left| format!("given up in {left:.1} s"),
+        );
+        format!(
+            "{}: {sessions}, the oldest for {:.1} s ({}/{}, row {}), {left}",
+            self.name, self.age_s, self.dialogue, self.sample, self.row
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_said_with_who_waits_how_long_and_until_when() {
+        let wait = WaitState {
+            name: "tool search".to_owned(),
+            sessions: 12,
+            dialogue: "train-12-7".to_owned(),
+            sample: 3,
+            row: 7,
+            age_s: 12.31,
+            left_s: Some(47.69),
+        };
+        assert_eq!(
+            wait.words(),
+            "tool search: 12 sessions, the oldest for 12.3 s (train-12-7/3, row 7), given up in 47.7 s"
+        );
+        let endless = WaitState {
+            sessions: 1,
+            left_s: None,
+            ..wait
+        };
+        assert!(endless.words().contains(": 1 session, "));
+        assert!(endless.words().ends_with("never given up"));
+    }
+}
