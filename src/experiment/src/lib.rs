@@ -23,6 +23,7 @@ pub mod losses;
 pub mod overrides;
 mod resolve;
 mod rules;
+pub mod scorers;
 pub mod settings;
 pub mod yaml;
 

@@ -229,6 +229,17 @@ fn the_page_of_the_bandit_is_the_tables() {
 }
 
 #[test]
+fn the_page_of_the_rewards_is_the_tables() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/rewards.md");
+    let page = std::fs::read_to_string(path).unwrap_or_default();
+    let table = experiment::scorers::markdown();
+    assert!(
+        page == table,
+        "docs/rewards.md has another table; put this in its place:\n{table}"
+    );
+}
+
+#[test]
 fn the_block_of_the_bandit_has_every_setting_of_the_bandit_with_its_default() {
     use experiment::settings::Experiment;
     let block = serde_json::to_value(Experiment::default().reward.bandit).unwrap();

@@ -12,15 +12,26 @@ use serde_json::Value;
 use crate::generate::BoxFuture;
 use crate::message::Message;
 
+mod boxed;
 mod exact;
 mod gsm8k;
+mod math;
+mod math_dapo;
+mod math_equal;
 mod numeric;
+#[cfg(test)]
+mod reference;
 mod scorers;
+mod search_em;
 
 pub use exact::Exact;
 pub use gsm8k::{Gsm8k, Gsm8kMethod};
+pub use math::Math;
+pub use math_dapo::{MathDapo, Verdict};
+pub use math_equal::MathEqual;
 pub use numeric::{Numeric, WhichNumber};
-pub use scorers::{Complaint, Scorers, UnknownSource};
+pub use scorers::{Complaint, Scorers, UnknownSource, by_name};
+pub use search_em::SearchEm;
 
 /// Which text a scorer is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -121,6 +132,11 @@ pub trait Scorer: Send + Sync {
 
     /// Is this a ground truth the scorer can judge by? Asked of every row before the first step.
     fn check(&self, ground_truth: &Value) -> Result<(), ScoreError>;
+
+    /// Final turns that should earn the most there is: what a dry run tries. None where that cannot be said.
+    fn perfect_answers(&self, ground_truth: &Value) -> Vec<String> {
+        alternatives(ground_truth).unwrap_or_default()
+    }
 }
 
 impl fmt::Debug for dyn Scorer {
@@ -156,6 +172,27 @@ fn alternatives(ground_truth: &Value) -> Option<Vec<String>> {
         Value::Array(items) if !items.is_empty() => items.iter().map(text).collect(),
         value => Some(vec![text(value)?]),
     }
+}
+
+/// The check of a scorer that compares with text.
+fn needs_text(scorer: &'static str, ground_truth: &Value) -> Result<(), ScoreError> {
+    match alternatives(ground_truth) {
+        Some(_) => Ok(()),
+        None => Err(ScoreError::GroundTruth {
+            scorer,
+            given: ground_truth.to_string(),
+            expected: "a string, a number or a list of these",
+        }),
+    }
+}
+
+/// Each truth within the text that its scorer looks for.
+fn written(truths: Option<Vec<String>>, before: &str, after: &str) -> Vec<String> {
+    let truths = truths.unwrap_or_default();
+    truths
+        .iter()
+        .map(|truth| format!("{before}{truth}{after}"))
+        .collect()
 }
 
 #[cfg(test)]

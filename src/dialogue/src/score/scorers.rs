@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use experiment::settings::ScorerName;
+use experiment::scorers::{SOURCES, ScorerName};
 use serde_json::Value;
 
-use super::{Exact, Gsm8k, Numeric, ScoreError, Scorer, Transcript, score_within};
+use super::{
+    Exact, Gsm8k, Math, MathDapo, MathEqual, Numeric, ScoreError, Scorer, SearchEm, Transcript,
+    score_within,
+};
 
 /// Scorers by `data_source`, or one for all.
 #[derive(Debug, Clone)]
 pub struct Scorers {
-    by_source: BTreeMap<String, Arc<dyn Scorer>>,
+    /// Sources beyond the table's.
+    own: BTreeMap<String, Arc<dyn Scorer>>,
     /// `reward.scorer` when it is not `auto`.
     for_all: Option<Arc<dyn Scorer>>,
     /// Of one score.
@@ -22,7 +26,7 @@ pub struct Scorers {
 /// A `data_source` nobody can judge.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no scorer for data_source `{data_source}`; expected one of {known}, or set reward.scorer to exact, numeric or gsm8k"
+    "no scorer for data_source `{data_source}`; expected one of {known}, or set reward.scorer to the name of a scorer"
 )]
 pub struct UnknownSource {
     pub data_source: String,
@@ -37,42 +41,33 @@ pub struct Complaint {
 }
 
 impl Scorers {
-    /// With `auto`: `openai/gsm8k` → gsm8k (strict), `lathe/calc` → numeric, `lathe/sort` and `lathe/guess` → exact.
+    /// With `auto` by the table of [`experiment::scorers`].
     pub fn new(name: ScorerName) -> Self {
-        let for_all: Option<Arc<dyn Scorer>> = match name {
-            ScorerName::Auto => None,
-            ScorerName::Exact => Some(Arc::new(Exact::default())),
-            ScorerName::Numeric => Some(Arc::new(Numeric::default())),
-            ScorerName::Gsm8k => Some(Arc::new(Gsm8k::default())),
-        };
-        let mut scorers = Self {
-            by_source: BTreeMap::new(),
-            for_all,
+        Self {
+            own: BTreeMap::new(),
+            for_all: by_name(name),
             timeout: Duration::from_secs(60),
-        };
-        scorers.register("openai/gsm8k", Arc::new(Gsm8k::default()));
-        scorers.register("lathe/calc", Arc::new(Numeric::default()));
-        scorers.register("lathe/sort", Arc::new(Exact::default()));
-        scorers.register("lathe/guess", Arc::new(Exact::default()));
-        scorers
+        }
     }
 
     /// Adds a source or replaces its scorer.
     pub fn register(&mut self, data_source: impl Into<String>, scorer: Arc<dyn Scorer>) {
-        self.by_source.insert(data_source.into(), scorer);
+        self.own.insert(data_source.into(), scorer);
     }
 
     pub fn for_source(&self, data_source: &str) -> Result<Arc<dyn Scorer>, UnknownSource> {
         self.for_all
             .as_ref()
-            .or_else(|| self.by_source.get(data_source))
+            .or_else(|| self.own.get(data_source))
             .cloned()
+            .or_else(|| by_name(experiment::scorers::of_source(data_source)?))
             .ok_or_else(|| UnknownSource {
                 data_source: data_source.to_owned(),
                 known: self
-                    .by_source
+                    .own
                     .keys()
                     .map(String::as_str)
+                    .chain(SOURCES.iter().map(|(name, _)| *name))
                     .collect::<Vec<_>>()
                     .join(", "),
             })
@@ -100,7 +95,7 @@ impl Scorers {
             .map_err(|error| error.to_string())?;
         scorer.check(ground_truth).map_err(text)?;
         let mut answers = vec![String::new()];
-        answers.extend(super::alternatives(ground_truth).unwrap_or_default());
+        answers.extend(scorer.perfect_answers(ground_truth));
         for answer in answers {
             let mut transcript = sample(&answer, ground_truth.clone());
             data_source.clone_into(&mut transcript.data_source);
@@ -110,6 +105,20 @@ impl Scorers {
         }
         Ok(())
     }
+}
+
+/// The scorer of a name as it is by default; None for `auto`.
+pub fn by_name(name: ScorerName) -> Option<Arc<dyn Scorer>> {
+    Some(match name {
+        ScorerName::Auto => return None,
+        ScorerName::Exact => Arc::new(Exact::default()),
+        ScorerName::Numeric => Arc::new(Numeric::default()),
+        ScorerName::Gsm8k => Arc::new(Gsm8k::default()),
+        ScorerName::Math => Arc::new(Math::default()),
+        ScorerName::MathDapo => Arc::new(MathDapo::default()),
+        ScorerName::MathEqual => Arc::new(MathEqual::default()),
+        ScorerName::SearchEm => Arc::new(SearchEm::default()),
+    })
 }
 
 /// A dialogue of one answer.
@@ -142,21 +151,54 @@ mod tests {
             ("lathe/calc", "numeric"),
             ("lathe/sort", "exact"),
             ("lathe/guess", "exact"),
+            ("lighteval/MATH", "math"),
+            ("aime_2024", "math_dapo"),
+            ("searchR1_nq", "search_em"),
+            ("numina_olympiads", "math_equal"),
         ] {
             assert_eq!(scorers.for_source(source).expect("known").name(), name);
         }
-        assert_eq!(
-            scorers
-                .for_source("my/data")
-                .expect_err("unknown")
-                .to_string(),
-            "no scorer for data_source `my/data`; expected one of lathe/calc, lathe/guess, lathe/sort, openai/gsm8k, or set reward.scorer to exact, numeric or gsm8k"
+        let message = scorers
+            .for_source("my/data")
+            .expect_err("unknown")
+            .to_string();
+        assert!(
+            message.starts_with(
+                "no scorer for data_source `my/data`; expected one of openai/gsm8k, lighteval/MATH, "
+            ) && message.ends_with("or set reward.scorer to the name of a scorer"),
+            "{message}"
         );
         let numeric = Scorers::new(ScorerName::Numeric);
         assert_eq!(
             numeric.for_source("my/data").expect("all").name(),
             "numeric"
         );
+    }
+
+    #[tokio::test]
+    async fn every_scorer_gives_its_perfect_answers_the_most_and_nothing_less() {
+        for row in &experiment::scorers::SCORERS {
+            let Some(scorer) = by_name(row.id) else {
+                continue;
+            };
+            assert_eq!(scorer.name(), row.name);
+            let truth = json!("12");
+            let answers = scorer.perfect_answers(&truth);
+            assert!(!answers.is_empty());
+            for (answer, is_right) in answers
+                .iter()
+                .map(|text| (text.as_str(), true))
+                .chain([("", false)])
+            {
+                let score = scorer.score(&sample(answer, truth.clone())).await;
+                assert_eq!(
+                    score.expect("a score").value >= 1.0,
+                    is_right,
+                    "{} of {answer:?}",
+                    row.name
+                );
+            }
+        }
     }
 
     #[tokio::test]

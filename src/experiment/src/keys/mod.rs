@@ -143,6 +143,9 @@ pub fn help(path: &str) -> Option<String> {
             if key.path == "algorithm.adv_estimator" {
                 text.push_str(&crate::estimators::help());
             }
+            if key.path == "reward.scorer" {
+                text.push_str(&crate::scorers::help());
+            }
             if key.path == "reward.bandit.policy" {
                 text.push_str(&::bandit::table::help());
             }

@@ -18,7 +18,8 @@ pub use algorithm::{
     KlLossCtrl, KlTargetPer, RolloutCorrection,
 };
 pub use data::Data;
-pub use reward::{OverlongBuffer, Reward, RewardKwargs, ScorerName};
+pub use crate::scorers::ScorerName;
+pub use reward::{OverlongBuffer, Reward, RewardKwargs};
 pub use rollout::{
     Agent, AgentLoop, AsyncTraining, EngineName, MultiTurn, Rollout, ToolFormat, TruncateSide,
     ValKwargs,

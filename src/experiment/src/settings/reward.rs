@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bandit::Bandit;
+use crate::scorers::ScorerName;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -53,13 +54,4 @@ impl Default for OverlongBuffer {
             penalty_factor: 1.0,
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScorerName {
-    Auto,
-    Exact,
-    Numeric,
-    Gsm8k,
 }

@@ -279,8 +279,8 @@ fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut 
                 runtime.block_on(scored).map(|score| score.value)
             };
             let result = scorer.check(truth).and_then(|()| {
-                // GSM8K's strict form wants its marker; the others take the last number or the whole text.
-                let answers = [plain(truth), format!("#### {}", plain(truth))];
+                let mut answers = scorer.perfect_answers(truth);
+                answers.push(plain(truth));
                 let best = answers
                     .iter()
                     .map(|answer| score(answer))

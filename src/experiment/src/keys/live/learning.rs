@@ -541,10 +541,10 @@ pub(super) const LEARNING: &[Row] = &[
     // reward
     row(
         "reward.scorer",
-        Kind::Choice(&choice(&["auto", "exact", "numeric", "gsm8k"], &[])),
+        Kind::Choice(&choice(&crate::scorers::NAMES, &[])),
         "\"auto\"",
         "",
-        "auto: by the row's data_source. A scorer that fails gives a missing reward, never 0.",
+        "auto: by the row's data_source (docs/rewards.md). A scorer that fails gives a missing reward, never 0.",
     ),
     row(
         "reward.reward_kwargs.overlong_buffer_cfg.enable",
