@@ -146,8 +146,9 @@ learns which serves best. Made from the tables in `src/bandit/src/table.rs` and 
 holds this page to them. Every policy plays the same arms, step by step, as MABWiser, SMPyBandits and a plain numpy program
 (Thompson: the same regret within its error), see `src/bandit/tests/oracles`.
 
-**In training** the keys are read and checked, and nothing more yet: `reward.scorer` decides every reward, and `lathe check` says so.
-`lathe bandit simulate` plays the policies.
+**In training** every arm of `reward.arms` is asked and the reward is their weighted sum (docs/rewards.md). `fixed` counts one arm
+alone, `ensemble` has its own weights. A policy that learns chooses nothing in training yet, and `lathe check` says so;
+`lathe bandit simulate` plays it.
 
 - Statistics, and epsilon with them, change once every `update_every` outcomes. An epsilon that decays at each rollout instead
   explores 20 times in all, and ends on a wrong arm in 7 to 42 % of runs; `thompson` and `kl_ucb` lose nothing by waiting.

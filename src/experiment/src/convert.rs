@@ -189,6 +189,9 @@ fn kind_of(kind: &Kind, name: &str, node: &Node, dropped: &mut Vec<String>) -> R
                 Err(reason) => Err(Wrong::Part(reason)),
             }
         }
+        Kind::Arms => crate::arms::read(node)
+            .map(|arms| serde_json::to_value(arms).expect("arms have string keys"))
+            .map_err(Wrong::Part),
         Kind::Guards => crate::guards::read(node)
             .map(|guards| serde_json::to_value(guards).expect("guards have string keys"))
             .map_err(Wrong::Part),
@@ -228,7 +231,7 @@ fn number(node: &Node) -> Option<f64> {
 }
 
 /// `250ms`, `90s`, `5m`, `2h`, in seconds.
-fn duration(node: &Node) -> Option<f64> {
+pub(crate) fn duration(node: &Node) -> Option<f64> {
     let Value::Text(text) = &node.value else {
         return None;
     };

@@ -8,6 +8,7 @@
 //! `load` for use, `inspect` for everything there is to say, `keys` for help and documentation, `yaml::set_value` to
 //! edit. Knows nothing of files other than the YAML itself, of data, models or runs.
 
+pub mod arms;
 pub mod bandit;
 mod complaint;
 mod convert;

@@ -17,6 +17,14 @@ pub enum ScorerName {
     MathDapo,
     MathEqual,
     SearchEm,
+    Choice,
+    Regex,
+    JsonSchema,
+    Format,
+    Length,
+    Python,
+    Http,
+    Judge,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +49,8 @@ impl ScorerName {
     }
 }
 
-pub const SCORERS: [ScorerRow; 8] = [
+/// Those that need no options first: `reward.scorer` may be one of these.
+pub const SCORERS: [ScorerRow; 16] = [
     ScorerRow {
         id: ScorerName::Auto,
         name: "auto",
@@ -108,18 +117,96 @@ pub const SCORERS: [ScorerRow; 8] = [
         truth: "text, a list of texts, or {target: these}",
         source: "verl's search_r1_like_qa_em; arXiv 2503.09516",
     },
+    ScorerRow {
+        id: ScorerName::Choice,
+        name: "choice",
+        says: "the letter in the last `\\boxed{}` (else of the last `answer is`, else the last line that is a letter) is the truth",
+        range: "0 or 1",
+        truth: "a letter, or a list of these",
+        source: "ours",
+    },
+    ScorerRow {
+        id: ScorerName::Regex,
+        name: "regex",
+        says: "a regular expression is found, is absent, or captures the truth",
+        range: "0 or 1",
+        truth: "any; for `compare: truth` text or a number",
+        source: "ours",
+    },
+    ScorerRow {
+        id: ScorerName::JsonSchema,
+        name: "json_schema",
+        says: "the JSON in the answer fits a schema",
+        range: "0 or 1",
+        truth: "any; without the option `schema` the schema itself",
+        source: "json-schema.org, draft 2020-12",
+    },
+    ScorerRow {
+        id: ScorerName::Format,
+        name: "format",
+        says: "tags, beginnings, ends and words are as they should be",
+        range: "0 to 1",
+        truth: "any",
+        source: "ours",
+    },
+    ScorerRow {
+        id: ScorerName::Length,
+        name: "length",
+        says: "the text is neither too short nor too long (in tokens, near the limit: `reward.reward_kwargs.overlong_buffer_cfg`)",
+        range: "0 to 1",
+        truth: "any",
+        source: "ours",
+    },
+    ScorerRow {
+        id: ScorerName::Python,
+        name: "python",
+        says: "a function of your own, as verl's `custom_reward_function`",
+        range: "any number",
+        truth: "any",
+        source: "verl's custom reward functions",
+    },
+    ScorerRow {
+        id: ScorerName::Http,
+        name: "http",
+        says: "a reward server is sent the dialogue as JSON",
+        range: "any number",
+        truth: "any",
+        source: "ours",
+    },
+    ScorerRow {
+        id: ScorerName::Judge,
+        name: "judge",
+        says: "a chat model rates the answer, asked over an OpenAI-compatible endpoint",
+        range: "0 to 1",
+        truth: "any",
+        source: "arXiv 2306.05685",
+    },
 ];
 
-/// The choices of `reward.scorer`, in the order of the table.
-pub const NAMES: [&str; SCORERS.len()] = {
-    let mut names = [""; SCORERS.len()];
+/// Scorers that `reward.scorer` may name.
+const PLAIN: usize = 9;
+
+const fn names<const COUNT: usize>() -> [&'static str; COUNT] {
+    let mut names = [""; COUNT];
     let mut index = 0;
-    while index < names.len() {
+    while index < COUNT {
         names[index] = SCORERS[index].name;
         index += 1;
     }
     names
-};
+}
+
+/// The choices of `reward.scorer`, in the order of the table.
+pub const NAMES: [&str; PLAIN] = names();
+/// Every scorer that an arm may have.
+pub const ALL_NAMES: [&str; SCORERS.len()] = names();
+
+pub fn by_name(name: &str) -> Option<ScorerName> {
+    SCORERS
+        .iter()
+        .find(|row| row.name == name)
+        .map(|row| row.id)
+}
 
 /// Which scorer judges a `data_source`; a name that ends in `*` is the beginning of several.
 pub const SOURCES: [(&str, ScorerName); 25] = [
@@ -175,7 +262,7 @@ fn sources(scorer: ScorerName) -> String {
 /// For the help of `reward.scorer`.
 pub fn help() -> String {
     let mut text = String::new();
-    for row in &SCORERS {
+    for row in &SCORERS[..PLAIN] {
         let _ = write!(text, "\n  {}: {} ({})", row.name, row.says, row.range);
         let sources = sources(row.id);
         if !sources.is_empty() {
@@ -188,7 +275,7 @@ pub fn help() -> String {
 /// docs/rewards.md, from the table.
 pub fn markdown() -> String {
     let mut text = INTRODUCTION.to_owned();
-    text.push_str("\n## Rules\n\n| scorer | what scores | score | ground truth | from |\n|---|---|---|---|---|\n");
+    text.push_str("\n## Scorers\n\n| scorer | what scores | score | ground truth | from |\n|---|---|---|---|---|\n");
     for row in &SCORERS {
         let _ = writeln!(
             text,
@@ -205,6 +292,7 @@ pub fn markdown() -> String {
         }
     }
     text.push_str(SOURCES_NOTE);
+    text.push_str(&crate::arms::markdown());
     text
 }
 
@@ -212,7 +300,8 @@ const INTRODUCTION: &str = "\
 # Rewards
 
 A scorer judges each finished dialogue. `reward.scorer` names it for all rows, or `auto` takes one by the row's `data_source`, as verl
-does. Made from the table in `src/experiment/src/scorers.rs`; a test holds this page to it.
+does; `reward.arms` has several judges, or one with options. Made from the tables in `src/experiment/src/scorers.rs` and
+`src/experiment/src/arms`; a test holds this page to them.
 
 - A scorer sees what the model wrote, never what a tool did: text that came from a tool earns no reward.
 - A scorer that fails, panics or is late gives no score at all, which is counted (`reward/missing_frac`) and never the same as 0.
@@ -238,6 +327,7 @@ mod tests {
             let name: ScorerName = serde_json::from_value(row.name.into()).expect("a name");
             assert_eq!(name, row.id);
             assert_eq!(name.row().name, row.name);
+            assert_eq!(by_name(row.name), Some(row.id));
         }
     }
 

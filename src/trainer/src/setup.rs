@@ -101,8 +101,8 @@ pub fn tools(experiment: &Experiment) -> Result<ToolRegistry, Failure> {
     Ok(registry)
 }
 
-pub fn scorers(experiment: &Experiment) -> Scorers {
-    Scorers::new(experiment.reward.scorer)
+pub fn scorers(experiment: &Experiment) -> Result<Scorers, Failure> {
+    Scorers::of(&experiment.reward).map_err(Failure::Input)
 }
 
 /// Training prompts, screened: every row read and checked, its prompt counted through the rollouts' own tokenisation.

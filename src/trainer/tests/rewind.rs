@@ -76,7 +76,7 @@ fn after_a_rewind_the_prompts_are_drawn_again_from_the_restored_weights() {
         experiment: Arc::clone(&experiment),
         chat,
         tools,
-        scorers: setup::scorers(&experiment),
+        scorers: setup::scorers(&experiment).expect("no scorer needs an option"),
         engine: engine.handle(),
         prompts,
         val: None,

@@ -477,3 +477,67 @@ fn a_killed_run_resumes_from_its_newest_whole_checkpoint_and_ends_with_the_bits_
     assert_eq!(again.status.code(), Some(8));
     assert_eq!(fs::read(directory.events_path()).expect("a log"), log);
 }
+
+#[test]
+fn every_arm_of_the_reward_is_in_the_score_the_metrics_and_the_rollouts() {
+    let (root, data) = fixture();
+    let arms = "reward:\n  arms:\n    - {name: right, scorer: auto, timeout: 60s}\n    - {name: short, scorer: length, weight: 0.5, timeout: 60s, options: {unit: characters, max: 1000}}\n    - {name: watch, scorer: regex, weight: 0, timeout: 60s, options: {pattern: '[0-9]'}}\n";
+    let run = run(root.path(), experiment(&data, arms));
+    assert!(
+        run.output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.output.stderr)
+    );
+    let rows = runlog::store::read_rollouts(&runlog::store::rollouts_path(&run.directory, 1))
+        .expect("the record of step 1");
+    for row in &rows {
+        let parts: std::collections::BTreeMap<String, f64> =
+            serde_json::from_str(&row.score_parts).expect("numbers by name");
+        assert_eq!(
+            row.score,
+            Some(parts["arm/right"] + 0.5 * parts["arm/short"])
+        );
+        assert!(parts["arm/watch/ms"] >= 0.0 && parts.contains_key("arm/right/format"));
+    }
+    let state = runlog::open::open(&run.directory).expect("a log").state;
+    let value = |name: &str| {
+        let series = state.series.iter().find(|(known, _)| *known == name);
+        let points: Vec<f64> = series
+            .unwrap_or_else(|| panic!("no {name}"))
+            .1
+            .iter()
+            .map(|point| point.value.0)
+            .collect();
+        assert_eq!(points.len(), 3, "{name} of every step");
+        points
+    };
+    // No short text of this model is longer, and none is right.
+    assert_eq!(value("reward/arm/short/score/mean"), [1.0; 3]);
+    assert_eq!(value("critic/score/mean"), [0.5; 3]);
+    assert_eq!(value("reward/arm/right/timed_out_frac"), [0.0; 3]);
+    assert_eq!(value("reward/arm/watch/missing_frac"), [0.0; 3]);
+    value("reward/arm/watch/latency_ms/p99");
+}
+
+#[test]
+fn an_arm_that_never_works_ends_the_run_before_its_first_step() {
+    let (root, data) = fixture();
+    let arms = "reward:\n  custom_reward_function:\n    path: no/such/reward.py\n";
+    let run = run(root.path(), experiment(&data, arms));
+    assert_eq!(run.output.status.code(), Some(3));
+    let message = run.events.iter().find_map(|event| match &event.kind {
+        EventKind::RunEnded { reason, .. } => Some(reason.clone()),
+        _ => None,
+    });
+    let message = message.expect("the log says why");
+    assert!(
+        message
+            .contains("reward.arms: custom gave no score for any of the 4 rows it was tried on: "),
+        "{message}"
+    );
+    assert!(
+        !run.events
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::StepEnded { .. }))
+    );
+}

@@ -3,20 +3,11 @@
 
 use serde_json::Value;
 
-use super::{Score, ScoreError, Scorer, Sees, Transcript, alternatives};
+use super::{Gsm8kMethod, Score, ScoreError, Scorer, Sees, Transcript, alternatives};
 use crate::generate::BoxFuture;
 
 /// Characters at the end that are read.
 const CLIP_CHARACTERS: usize = 300;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Gsm8kMethod {
-    /// The number after the last `#### `, thousands commas dropped.
-    #[default]
-    Strict,
-    /// The last number as it is written.
-    Flexible,
-}
 
 /// The GSM8K scorer.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

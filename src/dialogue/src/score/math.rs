@@ -1,7 +1,7 @@
 //! MATH as verl's `math_reward` scores it: the last `\boxed{…}` and the truth, both normalised as text, are the same text.
 //!
 //! Hendrycks et al., Measuring Mathematical Problem Solving With the MATH Dataset, <https://arxiv.org/abs/2103.03874>; the rules
-//! are those of EleutherAI's lm-evaluation-harness (`hendrycks_math`). They know a handful of forms: `10/5` is not `2`, `1,000`
+//! are those of `EleutherAI`'s lm-evaluation-harness (`hendrycks_math`). They know a handful of forms: `10/5` is not `2`, `1,000`
 //! not `1000`, and both stay so here, so that scores compare. [`MathEqual`](super::MathEqual) is the scorer that calculates.
 
 use serde_json::Value;
@@ -95,7 +95,8 @@ fn normal(text: &str) -> Option<String> {
     if let (Some(name), Some(value), None) = (sides.next(), sides.next(), sides.next())
         && name.chars().count() <= 2
     {
-        text = value.to_owned();
+        let value = value.to_owned();
+        text = value;
     }
     text = with_root_braces(&text)?.replace(' ', "");
     text = with_fraction_braces(&text)?;

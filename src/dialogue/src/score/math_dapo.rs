@@ -101,7 +101,7 @@ pub struct Verdict {
 }
 
 impl MathDapo {
-    pub fn judge(&self, solution: &str, truth: &str) -> Verdict {
+    pub fn judge(self, solution: &str, truth: &str) -> Verdict {
         let solution = tail(solution, CLIP_CHARACTERS);
         let of_box = || {
             last_boxed_inside(tail(solution, BOX_CHARACTERS)).map(|answer| Verdict {
@@ -118,9 +118,8 @@ impl MathDapo {
         let written = ANSWER
             .captures_iter(solution)
             .last()
-            .map_or(INVALID, |found| {
-                found.get(1).map_or("", |text| text.as_str())
-            });
+            .and_then(|found| Some(found.get(1)?.as_str()))
+            .unwrap_or(INVALID);
         let answer = normal(written);
         if answer == INVALID
             && let Some(boxed) = of_box()

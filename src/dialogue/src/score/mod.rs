@@ -12,38 +12,44 @@ use serde_json::Value;
 use crate::generate::BoxFuture;
 use crate::message::Message;
 
+mod arms;
 mod boxed;
+mod build;
+mod choice;
 mod exact;
 mod gsm8k;
+mod http;
+mod json_schema;
 mod math;
 mod math_dapo;
 mod math_equal;
 mod numeric;
+mod pattern;
+mod python;
 #[cfg(test)]
 mod reference;
+mod rehearse;
 mod scorers;
 mod search_em;
+mod shape;
 
+pub use arms::{Arms, Started};
+pub use choice::Choice;
 pub use exact::Exact;
-pub use gsm8k::{Gsm8k, Gsm8kMethod};
+pub use experiment::arms::{Gsm8kMethod, Sees};
+pub use gsm8k::Gsm8k;
+pub use http::{Http, Judge};
+pub use json_schema::{JsonSchema, Schema};
 pub use math::Math;
 pub use math_dapo::{MathDapo, Verdict};
 pub use math_equal::MathEqual;
 pub use numeric::{Numeric, WhichNumber};
+pub use pattern::Pattern;
+pub use python::Python;
+pub use rehearse::{Rehearsed, Tried};
 pub use scorers::{Complaint, Scorers, UnknownSource, by_name};
 pub use search_em::SearchEm;
-
-/// Which text a scorer is given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sees {
-    /// Every model turn, joined by newlines; no tool text.
-    #[default]
-    ModelText,
-    /// The last model turn.
-    FinalAnswer,
-    /// Everything after the prompt, tool text too (verl's `solution_str`). A model can earn from what a tool wrote.
-    Dialogue,
-}
+pub use shape::{Form, Lengthy};
 
 /// A finished dialogue and what is known of its prompt.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,6 +126,12 @@ pub enum ScoreError {
     NotFinite(f64),
     #[error("{0}")]
     Failed(String),
+    #[error("no arm gave a score: {problems}")]
+    NoArm {
+        problems: String,
+        /// What there is to say of the arms nevertheless.
+        parts: BTreeMap<String, f64>,
+    },
     #[error("the scorer {0}")]
     Interrupted(#[from] crate::tool::Interrupted),
 }
@@ -129,6 +141,16 @@ pub trait Scorer: Send + Sync {
     fn name(&self) -> &'static str;
 
     fn score<'a>(&'a self, transcript: &'a Transcript) -> BoxFuture<'a, Result<Score, ScoreError>>;
+
+    /// The same, and says when its own work begins, which is now unless it has to get ready first.
+    fn score_from<'a>(
+        &'a self,
+        transcript: &'a Transcript,
+        started: &'a Started,
+    ) -> BoxFuture<'a, Result<Score, ScoreError>> {
+        started.now();
+        self.score(transcript)
+    }
 
     /// Is this a ground truth the scorer can judge by? Asked of every row before the first step.
     fn check(&self, ground_truth: &Value) -> Result<(), ScoreError>;

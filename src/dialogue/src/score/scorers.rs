@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use experiment::scorers::{SOURCES, ScorerName};
+use experiment::settings::Reward;
 use serde_json::Value;
 
 use super::{
-    Exact, Gsm8k, Math, MathDapo, MathEqual, Numeric, ScoreError, Scorer, SearchEm, Transcript,
-    score_within,
+    Arms, Choice, Exact, Gsm8k, Math, MathDapo, MathEqual, Numeric, ScoreError, Scorer, SearchEm,
+    Transcript, score_within,
 };
 
 /// Scorers by `data_source`, or one for all.
@@ -17,8 +18,9 @@ use super::{
 pub struct Scorers {
     /// Sources beyond the table's.
     own: BTreeMap<String, Arc<dyn Scorer>>,
-    /// `reward.scorer` when it is not `auto`.
+    /// `reward.scorer` when it is not `auto`, or the arms.
     for_all: Option<Arc<dyn Scorer>>,
+    arms: Option<Arc<Arms>>,
     /// Of one score.
     pub timeout: Duration,
 }
@@ -46,8 +48,35 @@ impl Scorers {
         Self {
             own: BTreeMap::new(),
             for_all: by_name(name),
+            arms: None,
             timeout: Duration::from_secs(60),
         }
+    }
+
+    /// What an experiment says of its reward. The error says which arm or option cannot be.
+    pub fn of(reward: &Reward) -> Result<Self, String> {
+        let judging = experiment::arms::judging(reward);
+        let mut scorers = Self::new(reward.scorer);
+        if judging.is_empty() {
+            return Ok(scorers);
+        }
+        let mut arms = Vec::new();
+        for arm in judging {
+            let scorer = super::build::scorer(&arm)
+                .map_err(|problem| format!("reward.arms: {}: {problem}", arm.name))?;
+            arms.push((arm, scorer));
+        }
+        let arms = Arc::new(Arms::new(&arms));
+        scorers.for_all = Some(arms.clone());
+        scorers.arms = Some(arms);
+        // Each arm has its own; this one is for what nobody thought of.
+        scorers.timeout = Duration::from_secs(3600);
+        Ok(scorers)
+    }
+
+    /// The arms, where there are some.
+    pub fn arms(&self) -> Option<&Arms> {
+        self.arms.as_deref()
     }
 
     /// Adds a source or replaces its scorer.
@@ -107,10 +136,9 @@ impl Scorers {
     }
 }
 
-/// The scorer of a name as it is by default; None for `auto`.
+/// The scorer of a name as it is by default; None for `auto`, and for those that are nothing without options.
 pub fn by_name(name: ScorerName) -> Option<Arc<dyn Scorer>> {
     Some(match name {
-        ScorerName::Auto => return None,
         ScorerName::Exact => Arc::new(Exact::default()),
         ScorerName::Numeric => Arc::new(Numeric::default()),
         ScorerName::Gsm8k => Arc::new(Gsm8k::default()),
@@ -118,6 +146,15 @@ pub fn by_name(name: ScorerName) -> Option<Arc<dyn Scorer>> {
         ScorerName::MathDapo => Arc::new(MathDapo::default()),
         ScorerName::MathEqual => Arc::new(MathEqual::default()),
         ScorerName::SearchEm => Arc::new(SearchEm::default()),
+        ScorerName::Choice => Arc::new(Choice::default()),
+        ScorerName::Auto
+        | ScorerName::Regex
+        | ScorerName::JsonSchema
+        | ScorerName::Format
+        | ScorerName::Length
+        | ScorerName::Python
+        | ScorerName::Http
+        | ScorerName::Judge => return None,
     })
 }
 
@@ -182,7 +219,10 @@ mod tests {
                 continue;
             };
             assert_eq!(scorer.name(), row.name);
-            let truth = json!("12");
+            let truth = match row.id {
+                ScorerName::Choice => json!("B"),
+                _ => json!("12"),
+            };
             let answers = scorer.perfect_answers(&truth);
             assert!(!answers.is_empty());
             for (answer, is_right) in answers

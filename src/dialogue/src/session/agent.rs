@@ -15,7 +15,7 @@ use crate::generate::{
 };
 use crate::message::Message;
 use crate::rollout::{Finish, Rollout, ToolRecord};
-use crate::score::{Scorer, Transcript, score_within};
+use crate::score::{ScoreError, Scorer, Transcript, score_within};
 use crate::tool::{InstanceId, ToolRegistry, Toolbox, hermes};
 
 /// What the sessions of a batch share.
@@ -244,7 +244,12 @@ pub(super) async fn run_session(
                 rollout.score = Some(score.value);
                 rollout.score_parts.extend(score.parts);
             }
-            Err(error) => rollout.score_error = Some(error.to_string()),
+            Err(error) => {
+                rollout.score_error = Some(error.to_string());
+                if let ScoreError::NoArm { parts, .. } = error {
+                    rollout.score_parts.extend(parts);
+                }
+            }
         }
     }
     Ended { rollout, again }

@@ -14,6 +14,7 @@ const BLOCKS: &[(&str, &str)] = &[
     ("rollout", "actor_rollout_ref.rollout"),
     ("ref", "actor_rollout_ref.ref"),
     ("model", "actor_rollout_ref.model"),
+    ("custom_reward_function", "reward.custom_reward_function"),
     ("critic.model.optim", "critic.optim"),
     ("critic.model.fsdp_config", "critic.fsdp"),
 ];

@@ -52,7 +52,7 @@ const PROFILER: &str =
 const VISION: &str = "text models only";
 const REWARD_MODEL: &str = "reward models are not supported yet; reward.scorer decides the reward";
 const PYTHON_REWARD: &str =
-    "Python reward functions are not supported yet; reward.scorer decides the reward";
+    "reward loops are Python classes of verl; reward.custom_reward_function takes a function";
 const LORA: &str = "LoRA is not supported yet: all weights are trained";
 const PARALLEL: &str = "the embedded engine runs on one device";
 const TUNING: &str = "a switch of verl's PyTorch model; Lathe's own model has one path, always packed and fused where it can be";
@@ -205,8 +205,6 @@ const INERT: &[(&str, &str)] = &[
     ),
     ("trainer.ray_wait_register_center_timeout", RAY),
     // Reward.
-    ("reward.custom_reward_function*", PYTHON_REWARD),
-    ("custom_reward_function*", PYTHON_REWARD),
     (
         "reward.reward_manager*",
         "reward managers are Python classes of verl; reward.scorer decides the reward",

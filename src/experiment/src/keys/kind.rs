@@ -45,6 +45,8 @@ pub enum Kind {
     Band,
     /// A list of guards; see [`crate::guards`].
     Guards,
+    /// A list of judges; see [`crate::arms`].
+    Arms,
 }
 
 /// The names of an enum.
@@ -80,6 +82,7 @@ impl Kind {
             Self::Pair(_) => "two numbers [a, b]".to_owned(),
             Self::Mapping => "a mapping {key: value}".to_owned(),
             Self::Band => "a number above 0, or a band such as 0.5_5.0".to_owned(),
+            Self::Arms => "a list of arms {name: ..., scorer: ..., weight: ...}".to_owned(),
             Self::Guards => {
                 "online, off, or a list of guards {metric: ..., above: ..., action: ...}".to_owned()
             }
@@ -113,7 +116,8 @@ impl Kind {
             | Self::Choice(_)
             | Self::Mapping
             | Self::Band
-            | Self::Guards => String::new(),
+            | Self::Guards
+            | Self::Arms => String::new(),
         }
     }
 }

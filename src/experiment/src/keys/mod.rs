@@ -20,6 +20,7 @@ pub use inert::planned;
 pub use kind::{Bound, Choices, Kind, or_list};
 pub use live::Live;
 pub use nearest::nearest;
+pub(crate) use nearest::nearest_of;
 pub use verl::{VerlKey, verl_keys};
 
 /// What a key path is.
@@ -78,8 +79,6 @@ const OUTSIDE_THE_TREE: &[&str] = &[
     "data.chat_template_func",
     "data.need_tools_kwargs",
     "data.filter_prompts",
-    "reward.custom_reward_function.reward_kwargs",
-    "custom_reward_function.reward_kwargs",
     "reward_model.reward_kwargs",
     "reward.reward_kwargs",
     "reward.timeout",

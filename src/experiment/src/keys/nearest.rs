@@ -90,6 +90,11 @@ fn best<'n>(names: impl Iterator<Item = &'n str>, wanted: &str) -> Option<&'n st
         .map(|(_, name)| name)
 }
 
+/// The nearest of some names, where one is near.
+pub(crate) fn nearest_of<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
+    best(names.iter().copied(), wanted)
+}
+
 fn shared_prefix(path: &str, parent: &str) -> usize {
     path.split('.')
         .zip(parent.split('.'))

@@ -3,6 +3,7 @@
 use ::bandit::{BanditError, PolicyName, Posterior};
 
 use super::Rules;
+use crate::arms;
 use crate::bandit::RewardedBy;
 
 const ARMS: &str = "reward.arms";
@@ -15,21 +16,15 @@ const ABOUT_VALUES: [&str; 4] = ["policy", "rewarded_by", "probe_files", "probe_
 
 impl Rules<'_> {
     pub(super) fn bandit(&mut self) {
+        self.judges();
         let reward = &self.experiment.reward;
-        let (arms, bandit) = (reward.arms.clone(), reward.bandit.clone());
+        let (arms, bandit) = (arms::names(&reward.arms), reward.bandit.clone());
         let Some(settings) = bandit.settings() else {
             if let Some(first) = self.first_under(BLOCK) {
                 let name = self.name(&first);
                 self.warn(
                     &[&first],
                     format!("{name} has no effect: {POLICY} is null, so there is no bandit"),
-                );
-            } else if self.has(ARMS) && !arms.is_empty() {
-                self.warn(
-                    &[ARMS],
-                    format!(
-                        "{ARMS} has no effect in training yet: reward.scorer decides every reward"
-                    ),
                 );
             }
             return;
@@ -99,12 +94,44 @@ impl Rules<'_> {
             };
             self.warn(&[PROBE], format!("{name} has no effect: {why}"));
         }
-        self.warn(
-            &[POLICY],
-            format!(
-                "{POLICY} is {}, but training does not use a bandit yet: reward.scorer decides every reward; `lathe bandit simulate` plays the policies",
-                policy.name
-            ),
+        if is_learning {
+            self.warn(
+                &[POLICY],
+                format!(
+                    "{POLICY} is {}, but training does not choose among arms yet: the reward is the weighted sum of {ARMS}; `lathe bandit simulate` plays the policies",
+                    policy.name
+                ),
+            );
+        }
+    }
+
+    /// Who decides the reward: the arms, a function in Python, or one scorer.
+    fn judges(&mut self) {
+        const SCORER: &str = "reward.scorer";
+        const CUSTOM: &str = "reward.custom_reward_function.path";
+        let reward = &self.experiment.reward;
+        let (has_arms, has_custom) = (
+            !reward.arms.is_empty(),
+            reward.custom_reward_function.path.is_some(),
         );
+        if has_arms && has_custom {
+            let name = self.name(CUSTOM);
+            self.error(
+                &[CUSTOM, ARMS],
+                format!("{name} and {ARMS} would both decide the reward; make the function an arm: {{scorer: python, options: {{path: ...}}}}"),
+            );
+        }
+        if (has_arms || has_custom) && self.has(SCORER) {
+            let name = self.name(SCORER);
+            let other = if has_arms { ARMS } else { CUSTOM };
+            self.warn(
+                &[SCORER, other],
+                format!("{name} has no effect: {other} decides the reward"),
+            );
+        }
+        if !has_custom && let Some(first) = self.first_under("reward.custom_reward_function.") {
+            let name = self.name(&first);
+            self.warn(&[&first], format!("{name} has no effect: {CUSTOM} is null"));
+        }
     }
 }

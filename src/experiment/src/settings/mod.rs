@@ -9,6 +9,7 @@ mod trainer;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::scorers::ScorerName;
 pub use actor::{
     Actor, ActorRolloutRef, Critic, CriticModel, Dtype, KlEstimator, LossAggMode, LossMode,
     LrScheduler, Model, Optim, PolicyLoss, Precision, Ref,
@@ -18,8 +19,7 @@ pub use algorithm::{
     KlLossCtrl, KlTargetPer, RolloutCorrection,
 };
 pub use data::Data;
-pub use crate::scorers::ScorerName;
-pub use reward::{OverlongBuffer, Reward, RewardKwargs};
+pub use reward::{CustomRewardFunction, OverlongBuffer, Reward, RewardKwargs};
 pub use rollout::{
     Agent, AgentLoop, AsyncTraining, EngineName, MultiTurn, Rollout, ToolFormat, TruncateSide,
     ValKwargs,

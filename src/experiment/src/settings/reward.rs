@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::arms::Arm;
 use crate::bandit::Bandit;
 use crate::scorers::ScorerName;
 
@@ -11,8 +12,9 @@ pub struct Reward {
     /// `auto`: by the row's `data_source`.
     pub scorer: ScorerName,
     pub reward_kwargs: RewardKwargs,
-    /// Names of the reward sources; what each of them is comes later.
-    pub arms: Vec<String>,
+    /// The judges; empty: `custom_reward_function`, or else `scorer`, alone.
+    pub arms: Vec<Arm>,
+    pub custom_reward_function: CustomRewardFunction,
     pub bandit: Bandit,
 }
 
@@ -22,7 +24,27 @@ impl Default for Reward {
             scorer: ScorerName::Auto,
             reward_kwargs: RewardKwargs::default(),
             arms: Vec::new(),
+            custom_reward_function: CustomRewardFunction::default(),
             bandit: Bandit::default(),
+        }
+    }
+}
+
+/// verl's reward function in Python.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CustomRewardFunction {
+    pub path: Option<String>,
+    pub name: String,
+    pub reward_kwargs: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Default for CustomRewardFunction {
+    fn default() -> Self {
+        Self {
+            path: None,
+            name: "compute_score".to_owned(),
+            reward_kwargs: serde_json::Map::new(),
         }
     }
 }

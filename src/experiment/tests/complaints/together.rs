@@ -237,7 +237,7 @@ fn a_bandit_is_checked_and_what_it_does_not_do_is_said() {
     let cases: &[(&str, &str, &[&str])] = &[
         (
             "nothing but arms",
-            "BASE\nreward: {arms: [rule, model]}\n",
+            "BASE\nreward: {arms: [exact, numeric]}\n",
             &[],
         ),
         ("no policy", "BASE\nreward: {bandit: {epsilon: 0.1}}\n", &[]),
@@ -248,57 +248,57 @@ fn a_bandit_is_checked_and_what_it_does_not_do_is_said() {
         ),
         (
             "all it needs",
-            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: thompson, probe_files: p.parquet}\n",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit: {policy: thompson, probe_files: p.parquet}\n",
             &[],
         ),
         (
             "no probe",
-            "BASE\nreward:\n  arms: [rule, model]\n  bandit:\n    policy: kl_ucb\n",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit:\n    policy: kl_ucb\n",
             &[],
         ),
         (
             "a key of another policy",
-            "BASE\nreward:\n  arms: [rule, model]\n  bandit:\n    policy: ucb1\n    rewarded_by: negative_loss\n    epsilon: 0.1\n",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit:\n    policy: ucb1\n    rewarded_by: negative_loss\n    epsilon: 0.1\n",
             &[],
         ),
         (
             "a key of another posterior",
-            "BASE\nreward:\n  arms: [rule, model]\n  bandit:\n    policy: thompson\n    rewarded_by: negative_loss\n    prior_mean: 0\n",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit:\n    policy: thompson\n    rewarded_by: negative_loss\n    prior_mean: 0\n",
             &[],
         ),
         (
             "values that do not fit together",
-            "BASE\nreward:\n  arms: [rule, model]\n  bandit:\n    policy: epsilon_greedy\n    rewarded_by: negative_loss\n    epsilon_floor: 0.5\n",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit:\n    policy: epsilon_greedy\n    rewarded_by: negative_loss\n    epsilon_floor: 0.5\n",
             &[],
         ),
         (
             "a range upside down",
-            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: ucb1, rewarded_by: negative_loss, value_range: [1, 0]}\n",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit: {policy: ucb1, rewarded_by: negative_loss, value_range: [1, 0]}\n",
             &[],
         ),
         (
             "an arm twice",
-            "BASE\nreward:\n  arms: [rule, rule]\n  bandit: {policy: ucb1, rewarded_by: negative_loss}\n",
+            "BASE\nreward:\n  arms: [exact, exact]\n  bandit: {policy: ucb1, rewarded_by: negative_loss}\n",
             &[],
         ),
         (
             "an arm that is none",
-            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: fixed, fixed_arm: people}\n",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit: {policy: fixed, fixed_arm: people}\n",
             &[],
         ),
         (
             "a misspelt policy",
-            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: thomson}\n",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit: {policy: thomson}\n",
             &[],
         ),
         (
             "a misspelt key",
-            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: ucb1, update_evry: 3, rewarded_by: negative_loss}\n",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit: {policy: ucb1, update_evry: 3, rewarded_by: negative_loss}\n",
             &[],
         ),
         (
             "an ensemble with a probe",
-            "BASE\nreward:\n  arms: [rule, model]\n  bandit: {policy: ensemble, weights: [2, 1], probe_files: p.parquet}\n",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit: {policy: ensemble, weights: [2, 1], probe_files: p.parquet}\n",
             &[],
         ),
         (
@@ -306,7 +306,7 @@ fn a_bandit_is_checked_and_what_it_does_not_do_is_said() {
             "BASE\n",
             &[
                 "reward.bandit.policy=linucb",
-                "reward.arms=[a,b]",
+                "reward.arms=[exact,math]",
                 "reward.bandit.rewarded_by=negative_loss",
                 "reward.bandit.alpha=-1",
             ],

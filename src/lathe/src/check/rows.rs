@@ -238,9 +238,9 @@ fn prompts(
 }
 
 fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut DryRun) {
-    // One thread is enough: scorers are quick, and the runtime is only there because they may wait.
+    // One thread is enough: scorers are quick, or wait for a process or a server.
     let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_time()
+        .enable_all()
         .build()
     {
         Ok(runtime) => runtime,
@@ -252,7 +252,13 @@ fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut 
             return;
         }
     };
-    let scorers = Scorers::new(experiment.reward.scorer);
+    let scorers = match Scorers::of(&experiment.reward) {
+        Ok(scorers) => scorers,
+        Err(problem) => {
+            run.findings.push(Finding::error("scorer", problem));
+            return;
+        }
+    };
     for (data_source, rows) in tried {
         let scorer = match scorers.for_source(data_source) {
             Ok(scorer) => scorer,
@@ -278,8 +284,10 @@ fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut 
                 );
                 runtime.block_on(scored).map(|score| score.value)
             };
+            let mut has_perfect = false;
             let result = scorer.check(truth).and_then(|()| {
                 let mut answers = scorer.perfect_answers(truth);
+                has_perfect |= !answers.is_empty();
                 answers.push(plain(truth));
                 let best = answers
                     .iter()
@@ -295,16 +303,17 @@ fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut 
                     count += 1;
                     truth_sum += truth_score;
                     garbage_sum += garbage_score;
-                    if truth_score <= garbage_score {
+                    if has_perfect && truth_score <= garbage_score {
                         complaints.push(format!(
                             "{name}: the ground truth {truth} itself scores {truth_score}, and nonsense {garbage_score}; \
                              is reward.scorer right for this data?"
                         ));
                     }
                 }
-                Err(error) => {
+                Err(error @ ScoreError::GroundTruth { .. }) => {
                     complaints.push(format!("{name}: reward_model.ground_truth: {error}"));
                 }
+                Err(error) => complaints.push(format!("{name}: {error}")),
             }
         }
         run.findings.extend(

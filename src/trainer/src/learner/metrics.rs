@@ -4,6 +4,7 @@ use dialogue::rollout::{Finish, Rollout};
 use runlog::number::{Number, Values};
 use tch::{Kind, Tensor};
 
+use crate::arms;
 use crate::overlong::OVERLONG_PENALTY;
 
 /// Collects values; a name is written once a step.
@@ -104,6 +105,7 @@ pub fn rollout_values(
         "reward/missing_frac",
         share(&|rollout| rollout.score.is_none()),
     );
+    arms::measure(rollouts, values);
     values.set(
         "tool_call_counts/failed_frac",
         rollouts

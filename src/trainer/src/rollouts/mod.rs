@@ -20,7 +20,7 @@ use dialogue::chat::Chat;
 use dialogue::data::{Cursor, DataSet, PromptSource, Row};
 use dialogue::generate::Sampling;
 use dialogue::rollout::Rollout;
-use dialogue::score::Scorers;
+use dialogue::score::{Scorers, Tried};
 use dialogue::session::{Batch, Limits, Prompt, Runner, Waiting};
 use dialogue::tool::ToolRegistry;
 use experiment::Experiment;
@@ -30,6 +30,7 @@ use runlog::recorder::Recorder;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
+use crate::arms;
 use crate::control::{Begun, Draw, Held, Intake, RolloutKnobs};
 use crate::engine::EngineHandle;
 use crate::failure::Failure;
@@ -38,6 +39,9 @@ use crate::sync::{Delivery, Receiver};
 use evaluation::Evaluation;
 use flight::Flight;
 use observer::Observer;
+
+/// Rows that each arm of the reward is tried on before the first step.
+const REHEARSED_ROWS: usize = 4;
 
 /// One training batch, ready for the learner.
 #[derive(Debug)]
@@ -163,6 +167,7 @@ impl Sampler {
         mut arrivals: mpsc::Receiver<Delivery>,
     ) -> Result<(), Failure> {
         let mut batches = Some(batches);
+        self.rehearse().await?;
         self.evaluate_start()?;
         loop {
             self.drop_void();
@@ -189,6 +194,35 @@ impl Sampler {
             Some(mut evaluation) => evaluation.end().await,
             None => Ok(()),
         }
+    }
+
+    /// Tries every arm of the reward on the first rows.
+    async fn rehearse(&self) -> Result<(), Failure> {
+        if self.parts.scorers.arms().is_none() {
+            return Ok(());
+        }
+        let data = self.parts.prompts.data();
+        let mut first = data.indices();
+        first.truncate(REHEARSED_ROWS);
+        let rows = data.read(&first).map_err(Failure::run)?;
+        let prompts: Vec<Tried> = rows
+            .into_iter()
+            .map(prompt)
+            .map(|prompt| Tried {
+                data_source: prompt.data_source,
+                ground_truth: prompt.ground_truth,
+                extra_info: prompt.extra_info,
+                messages: prompt.messages,
+            })
+            .collect();
+        for message in arms::judge(&self.parts.scorers.rehearse(&prompts).await)? {
+            self.parts.recorder.record(EventKind::LogLine {
+                level: Level::Warning,
+                target: "reward".to_owned(),
+                message,
+            });
+        }
+        Ok(())
     }
 
     fn evaluate_start(&mut self) -> Result<(), Failure> {

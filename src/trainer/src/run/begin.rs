@@ -279,7 +279,7 @@ pub(super) fn begin<'r>(
         experiment: Arc::clone(experiment),
         chat,
         tools,
-        scorers: setup::scorers(experiment),
+        scorers: setup::scorers(experiment)?,
         engine: engine.handle(),
         prompts,
         val,

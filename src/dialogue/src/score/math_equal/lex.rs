@@ -276,7 +276,7 @@ impl Lexer<'_> {
         match (characters.next(), characters.next()) {
             (None, _) => {}
             (Some(letter), None) if letter.is_alphabetic() => {
-                self.tokens.push(Token::Letter(letter))
+                self.tokens.push(Token::Letter(letter));
             }
             _ if words == "and" || words == "or" => self.sign(','),
             _ => match self.tokens.last_mut() {

@@ -104,13 +104,11 @@ impl Number {
     }
 
     pub fn plus(&self, other: &Self) -> Self {
-        match (self, other) {
-            (Self::Exact(left), Self::Exact(right)) => Self::exact(left + right),
-            _ => {
-                let (left, right) = (self.complex(), other.complex());
-                Self::Float(Complex::new(left.re + right.re, left.im + right.im))
-            }
+        if let (Self::Exact(left), Self::Exact(right)) = (self, other) {
+            return Self::exact(left + right);
         }
+        let (left, right) = (self.complex(), other.complex());
+        Self::Float(Complex::new(left.re + right.re, left.im + right.im))
     }
 
     pub fn negated(&self) -> Self {
@@ -148,6 +146,7 @@ impl Number {
                 return Self::exact(base.pow(times));
             }
             if !base.is_negative()
+                && !power.is_integer()
                 && power.denom() <= &BigInt::from(64)
                 && let Some(degree) = power.denom().to_u32()
                 && let Some(root) = exact_root(base, degree)
@@ -230,7 +229,7 @@ impl Number {
         let turned = Complex::new(-value.im, value.re);
         let (up, down) = (turned.exp(), Complex::new(-turned.re, -turned.im).exp());
         let sine = Complex::new((up.im - down.im) / 2.0, -(up.re - down.re) / 2.0);
-        let cosine = Complex::new((up.re + down.re) / 2.0, (up.im + down.im) / 2.0);
+        let cosine = Complex::new(f64::midpoint(up.re, down.re), f64::midpoint(up.im, down.im));
         let is_real = value.im == 0.0;
         let result = match name {
             "sin" => sine,

@@ -529,7 +529,7 @@ impl Parser {
             match self.next()? {
                 Token::Sign('}') if is_group => return Some(name),
                 Token::Number(text) | Token::Command(text) | Token::Text(text) => {
-                    name.push_str(&text)
+                    name.push_str(&text);
                 }
                 Token::Letter(letter) | Token::Sign(letter) => name.push(letter),
             }

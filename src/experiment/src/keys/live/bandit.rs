@@ -8,10 +8,30 @@ use crate::keys::kind::{Kind, U32};
 pub(super) const BANDIT: &[Row] = &[
     row(
         "reward.arms",
-        Kind::List(&Kind::Text),
+        Kind::Arms,
         "[]",
         "",
-        "Names of the reward sources among which reward.bandit chooses.",
+        "The judges of a dialogue, whose scores are summed by weight (docs/rewards.md); empty: reward.scorer alone.",
+    ),
+    opt(
+        "reward.custom_reward_function.path",
+        Kind::Path,
+        "",
+        "A Python file with a reward function, as verl takes it; it alone decides the reward.",
+    ),
+    row(
+        "reward.custom_reward_function.name",
+        Kind::Text,
+        "\"compute_score\"",
+        "",
+        "The function in it.",
+    ),
+    row(
+        "reward.custom_reward_function.reward_kwargs",
+        Kind::Mapping,
+        "{}",
+        "",
+        "Further arguments of the function, by name.",
     ),
     opt(
         "reward.bandit.policy",

@@ -1,0 +1,189 @@
+//! The part of docs/rewards.md on arms, and their scorers' options.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value as Json};
+
+use super::options::{
+    Choice, Exact, Format, Gsm8k, Http, JsonSchema, Judged, Length, MathDapo, Numeric, Python,
+    Regex, SearchEm,
+};
+use crate::scorers::{SCORERS, ScorerName};
+
+/// Each option of each scorer: what it does. Defaults come from the types; a test holds the names together.
+#[rustfmt::skip]
+pub(super) const OPTIONS: &[(ScorerName, &[(&str, &str)])] = &[
+    (ScorerName::Exact, &[
+        ("normalise_whitespace", "runs of white space count as one space, those at the ends as none"),
+        ("ignore_case", "case does not count"),
+    ]),
+    (ScorerName::Numeric, &[
+        ("only", "an answer with two numbers is wrong; otherwise the last one counts"),
+        ("absolute_tolerance", "how far the answer may be from the truth"),
+        ("relative_tolerance", "the same as a part of the truth"),
+    ]),
+    (ScorerName::Gsm8k, &[
+        ("method", "`strict`, or `flexible`: the last number as it is written"),
+        ("format_score", "score of a wrong answer in the right form"),
+    ]),
+    (ScorerName::MathDapo, &[("strict_box", "only a box counts")]),
+    (ScorerName::SearchEm, &[
+        ("format_score", "score of a wrong answer between its tags"),
+        ("substring", "a truth inside the answer is enough"),
+    ]),
+    (ScorerName::Choice, &[
+        ("choices", "how many letters there are, from A"),
+        ("format_score", "score of a wrong letter"),
+    ]),
+    (ScorerName::Regex, &[
+        ("pattern", "in Rust's syntax: no look-around, no back references; required"),
+        ("compare", "`found`, `absent`, or `truth`: what the group captured last is the truth"),
+        ("group", "the group that is compared with the truth; 0 is the whole match"),
+        ("whole", "the whole text must match"),
+    ]),
+    (ScorerName::JsonSchema, &[
+        ("schema", "null: each row's ground truth is its schema"),
+        ("format_score", "score of JSON that does not fit"),
+    ]),
+    (ScorerName::Format, &[
+        ("tags", "each once, in this order: `[think, answer]` is `<think>…</think>…<answer>…</answer>`"),
+        ("starts_with", "how the text starts"),
+        ("ends_with", "how it ends"),
+        ("contains", "texts that must be in it"),
+        ("lacks", "texts that must not"),
+        ("all", "0 unless all terms hold; otherwise the share of them"),
+    ]),
+    (ScorerName::Length, &[
+        ("unit", "`characters`, `words` or `turns`"),
+        ("min", "1 from here"),
+        ("max", "to here; null: any"),
+        ("over", "units outside over which the score falls to 0; 0: at once"),
+    ]),
+    (ScorerName::Python, &[
+        ("path", "the file of the function; required"),
+        ("name", "the function in it"),
+        ("kwargs", "further arguments by name"),
+        ("python", "the interpreter"),
+        ("memory_mb", "address space of a process; null: no limit"),
+        ("calls", "calls after which a process is replaced; null: never"),
+    ]),
+    (ScorerName::Http, &[
+        ("url", "where the dialogue is sent; required"),
+        ("key_env", "environment variable with a key that is sent as `Authorization: Bearer`"),
+        ("headers", "further headers by name; secrets belong in `key_env`"),
+        ("retries", "attempts after the first, for 408, 429, 5xx and lost connections"),
+        ("max_response_bytes", "a longer answer is an error"),
+    ]),
+    (ScorerName::Judge, &[
+        ("url", "of the chat completions of an OpenAI-compatible server; required"),
+        ("model", "as the server calls it; required"),
+        ("key_env", "environment variable with the key"),
+        ("headers", "further headers by name; secrets belong in `key_env`"),
+        ("system", "system prompt, where there is one"),
+        ("template", "the judge's prompt; {{question}}, {{answer}}, {{truth}}, {{data_source}} are put in"),
+        ("pattern", "its first group is the score in the judge's answer; the last match counts"),
+        ("range", "what the judge may say, mapped to 0 and 1; outside is an error"),
+        ("temperature", "of the judge"),
+        ("max_tokens", "of its answer"),
+        ("retries", "as of `http`"),
+        ("max_response_bytes", "as of `http`"),
+    ]),
+];
+
+/// The defaults of a scorer's options by name; empty: it has none.
+pub(super) fn defaults(scorer: ScorerName) -> Map<String, Json> {
+    let value = match scorer {
+        ScorerName::Auto | ScorerName::Math | ScorerName::MathEqual => Ok(Json::Null),
+        ScorerName::Exact => serde_json::to_value(Exact::default()),
+        ScorerName::Numeric => serde_json::to_value(Numeric::default()),
+        ScorerName::Gsm8k => serde_json::to_value(Gsm8k::default()),
+        ScorerName::MathDapo => serde_json::to_value(MathDapo::default()),
+        ScorerName::SearchEm => serde_json::to_value(SearchEm::default()),
+        ScorerName::Choice => serde_json::to_value(Choice::default()),
+        ScorerName::Regex => serde_json::to_value(Regex::default()),
+        ScorerName::JsonSchema => serde_json::to_value(JsonSchema::default()),
+        ScorerName::Format => serde_json::to_value(Format::default()),
+        ScorerName::Length => serde_json::to_value(Length::default()),
+        ScorerName::Python => serde_json::to_value(Python::default()),
+        ScorerName::Http => serde_json::to_value(Http::default()),
+        ScorerName::Judge => serde_json::to_value(Judged::default()),
+    };
+    match value.expect("options have string keys") {
+        Json::Object(entries) => entries,
+        _ => Map::new(),
+    }
+}
+
+pub fn markdown() -> String {
+    let mut text = ARMS.to_owned();
+    text.push_str("\n## Options of the scorers\n\n| scorer | option | default | what it does |\n|---|---|---|---|\n");
+    for row in &SCORERS {
+        let defaults = defaults(row.id);
+        let options = OPTIONS
+            .iter()
+            .find(|(id, _)| *id == row.id)
+            .map_or(&[][..], |(_, options)| options);
+        for (option, says) in options {
+            let default = match &defaults[*option] {
+                Json::String(long) if long.len() > 60 => {
+                    "a prompt for scores of 1 to 10".to_owned()
+                }
+                value => format!("`{value}`").replace('|', "\\|"),
+            };
+            let _ = writeln!(text, "| `{}` | `{option}` | {default} | {says} |", row.name);
+        }
+    }
+    text.push_str(PYTHON);
+    text
+}
+
+const ARMS: &str = "
+## Several judges: `reward.arms`
+
+```yaml
+reward:
+  arms:
+    - {name: right, scorer: math_equal}
+    - {name: shape, scorer: format, weight: 0.2, options: {tags: [think, answer]}}
+    - {name: ours, scorer: python, timeout: 2s, options: {path: reward.py}}
+    - {name: watch, scorer: length, weight: 0, options: {max: 400}}
+```
+
+The reward is the sum of the arms' scores, each times its weight. An item may also be the name of a scorer alone.
+
+| field | holds | default |
+|---|---|---|
+| `name` | how it is called in metrics and rollouts | the scorer's name |
+| `scorer` | a scorer of the table above | |
+| `weight` | factor of its score; 0: asked and recorded, and does not count; negative: a penalty | 1 |
+| `timeout` | for an answer, from when the scorer is asked; waiting for a turn and starting a process do not count | 50 ms |
+| `default` | its score when it has not answered by then | 0 |
+| `concurrency` | dialogues that it judges at once | 8 |
+| `sees` | `model_text`: all the model wrote; `final_answer`: its last turn; `dialogue`: tool text too, which a model can learn to earn from | as the scorer does: `final_answer` for exact and numeric, else `model_text` |
+| `options` | the scorer's own, below | |
+
+- One that is late gives its default, and is marked (`timed_out`). What it says after all is dropped and counted (`late`); after ten
+  times its time-out (at least 1 s) its work is cancelled.
+- One that fails is missing: the other arms' weights are scaled up to its share, so that a failed judge neither rewards nor punishes.
+  A dialogue whose arms are all missing has no score.
+- Metrics: `reward/arm/NAME/score/*`, `/latency_ms/{p50,p99}`, `/wait_ms/max`, `/timed_out_frac`, `/missing_frac`, `/late`. Rollouts
+  have each arm's score as `arm/NAME`, and further numbers of the scorer as `arm/NAME/...`; one arm's numbers also go by their own names.
+- Every arm is tried on real rows before the first step; one that fails all of them ends the run there.
+- With `reward.bandit.policy: fixed` one arm's score is the reward, with `ensemble` the bandit's weights replace the arms'.
+";
+
+const PYTHON: &str = "
+## A reward function in Python
+
+A file written for verl works as it is: `reward.custom_reward_function.{path,name,reward_kwargs}`, or an arm with the scorer `python`.
+The function is called `f(data_source=..., solution_str=..., ground_truth=..., extra_info=..., **kwargs)`, plain or async, and gives a
+number or a dict with `score`; other numbers in it are recorded. `solution_str` has no tool text unless `sees: dialogue` says so (verl
+passes it). Each process lives from call to call and is one of its own: a hang, a crash, an exit or a leak costs that one sample, and
+what is printed is kept for the error. `reward.custom_reward_function` alone is one arm called `custom` with a time-out of 300 s.
+
+## Judges over HTTP
+
+`http` sends `{data_source, solution_str, ground_truth, extra_info, messages}` as JSON and reads a number, or an object with `score`.
+`judge` asks a chat model behind an OpenAI-compatible endpoint and finds the score in what it says. Keys come from the environment
+variable that is named, and are in no event, log or error. Give these arms a time-out that fits them.
+";

@@ -1,0 +1,121 @@
+//! The arms of the reward in a run: tried before the first step, and their rows in each step's metrics.
+
+use std::collections::BTreeSet;
+
+use dialogue::rollout::Rollout;
+use dialogue::score::Rehearsed;
+
+use crate::failure::Failure;
+use crate::learner::metrics::StepValues;
+
+/// An arm that gave no score for any row ends the run; the warnings are of those that will always be late, or failed now and then.
+pub fn judge(rehearsed: &[Rehearsed]) -> Result<Vec<String>, Failure> {
+    let mut warnings = Vec::new();
+    for arm in rehearsed {
+        let error = arm.error.as_deref().unwrap_or_default();
+        if arm.asked > 0 && arm.is_broken() {
+            return Err(Failure::Input(format!(
+                "reward.arms: {} gave no score for any of the {} rows it was tried on: {error}",
+                arm.arm, arm.asked
+            )));
+        }
+        if arm.failed > 0 {
+            warnings.push(format!(
+                "reward.arms: {} gave no score for {} of the {} rows it was tried on: {error}",
+                arm.arm, arm.failed, arm.asked
+            ));
+        }
+        if let (true, Some(quickest)) = (arm.is_too_slow(), arm.quickest) {
+            warnings.push(format!(
+                "reward.arms: {} took {:.0} ms when it was tried, and its timeout is {:.0} ms: nearly every dialogue will get its default",
+                arm.arm,
+                quickest.as_secs_f64() * 1e3,
+                arm.timeout.as_secs_f64() * 1e3
+            ));
+        }
+    }
+    Ok(warnings)
+}
+
+/// `reward/arm/NAME/...` of a batch, from what each rollout says of its arms.
+pub fn measure(rollouts: &[Rollout], values: &mut StepValues) {
+    let names: BTreeSet<&str> = rollouts
+        .iter()
+        .flat_map(|rollout| rollout.score_parts.keys())
+        .filter_map(|key| key.strip_prefix("arm/")?.strip_suffix("/ms"))
+        .collect();
+    for name in names {
+        let of = |what: &str| -> Vec<f64> {
+            let key = format!("arm/{name}{what}");
+            rollouts
+                .iter()
+                .filter_map(|rollout| rollout.score_parts.get(&key).copied())
+                .collect()
+        };
+        let row = |what: &str| format!("reward/arm/{name}/{what}");
+        let mut latencies = of("/ms");
+        let asked = latencies.len() as f64;
+        latencies.sort_by(f64::total_cmp);
+        values.set_spread(&row("score"), of(""));
+        values.set(&row("latency_ms/p50"), quantile(&latencies, 0.5));
+        values.set(&row("latency_ms/p99"), quantile(&latencies, 0.99));
+        values.set(
+            &row("wait_ms/max"),
+            of("/wait_ms").into_iter().fold(0.0, f64::max),
+        );
+        values.set(
+            &row("timed_out_frac"),
+            of("/timed_out").len() as f64 / asked,
+        );
+        values.set(&row("missing_frac"), of("/missing").len() as f64 / asked);
+        values.set(&row("late"), of("/late").iter().sum());
+    }
+}
+
+/// The smallest value that at least this share of all does not exceed; the values are sorted and not empty.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_one_of_the_values() {
+        let values: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(
+            (quantile(&values, 0.5), quantile(&values, 0.99)),
+            (50.0, 99.0)
+        );
+        assert_eq!((quantile(&[3.0], 0.5), quantile(&[3.0], 0.99)), (3.0, 3.0));
+    }
+
+    #[test]
+    fn an_arm_that_never_scored_ends_the_run_and_a_slow_one_is_named() {
+        let mut arm = Rehearsed {
+            arm: "judge".to_owned(),
+            asked: 4,
+            failed: 1,
+            error: Some("no".to_owned()),
+            quickest: Some(Duration::from_millis(800)),
+            timeout: Duration::from_millis(50),
+        };
+        assert_eq!(
+            judge(&[arm.clone()]).expect("warnings"),
+            [
+                "reward.arms: judge gave no score for 1 of the 4 rows it was tried on: no",
+                "reward.arms: judge took 800 ms when it was tried, and its timeout is 50 ms: nearly every dialogue will get its default",
+            ]
+        );
+        arm.failed = 4;
+        let error = judge(&[arm]).expect_err("broken");
+        assert_eq!(
+            error.to_string(),
+            "reward.arms: judge gave no score for any of the 4 rows it was tried on: no"
+        );
+    }
+}
