@@ -54,7 +54,7 @@ fn names(root: &Path) -> Result<Vec<String>, RunDirError> {
     Ok(names)
 }
 
-/// The run that a RUN argument names: a path, a full name, a unique prefix of an id (or name), an experiment's
+/// The run that a RUN argument names: a path, a full name, a unique prefix of an id (or name, or `EXPERIMENT-ID`), an experiment's
 /// name (its newest run), or `latest`.
 pub fn resolve(root: &Path, argument: &str) -> Result<RunDir, RunDirError> {
     let path = Path::new(argument);
@@ -79,7 +79,13 @@ pub fn resolve(root: &Path, argument: &str) -> Result<RunDir, RunDirError> {
         .filter(|name| {
             // Ids are hexadecimal digits without `-`, so the last part of a name is its id.
             let id = name.rsplit('-').next().unwrap_or_default();
-            !argument.is_empty() && (id.starts_with(argument) || name.starts_with(argument))
+            // As the workbench names runs: `sort-ab12`.
+            let with_experiment = experiment_name(name)
+                .and_then(|experiment| argument.strip_prefix(experiment)?.strip_prefix('-'));
+            let is_named =
+                with_experiment.is_some_and(|part| !part.is_empty() && id.starts_with(part));
+            !argument.is_empty()
+                && (id.starts_with(argument) || name.starts_with(argument) || is_named)
         })
         .collect();
     match candidates.as_slice() {

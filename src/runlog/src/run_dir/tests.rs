@@ -125,6 +125,9 @@ fn a_run_is_found_by_path_name_unique_prefix_experiment_or_latest() {
         ("c", "20261129-120000-my-exp-cd000000"),
         ("20261129-11", "20261129-110000-sort-ab340000"),
         ("my-exp", "20261129-120000-my-exp-cd000000"),
+        ("sort-ab120000", "20261129-100000-sort-ab120000"),
+        ("sort-ab1", "20261129-100000-sort-ab120000"),
+        ("my-exp-cd", "20261129-120000-my-exp-cd000000"),
         ("sort", "20261129-110000-sort-ab340000"),
         ("latest", "20261129-120000-my-exp-cd000000"),
     ] {
@@ -139,6 +142,13 @@ fn a_run_is_found_by_path_name_unique_prefix_experiment_or_latest() {
         found("ab").unwrap_err().to_string(),
         "`ab` fits 2 runs: 20261129-110000-sort-ab340000, 20261129-100000-sort-ab120000; give more of the id"
     );
+    assert!(
+        found("sort-ab")
+            .unwrap_err()
+            .to_string()
+            .starts_with("`sort-ab` fits 2 runs")
+    );
+    assert!(matches!(found("sort-"), Err(RunDirError::NotFound { .. })));
     assert_eq!(
         found("ff").unwrap_err().to_string(),
         format!(
