@@ -167,7 +167,17 @@ impl Sampler {
         mut arrivals: mpsc::Receiver<Delivery>,
     ) -> Result<(), Failure> {
         let mut batches = Some(batches);
-        self.rehearse().await?;
+        if let Some(tried) = self.to_rehearse()? {
+            let scorers = self.parts.scorers.clone();
+            let found = scorers.rehearse(&tried).await;
+            for message in arms::judge(&found)? {
+                self.parts.recorder.record(EventKind::LogLine {
+                    level: Level::Warning,
+                    target: "reward".to_owned(),
+                    message,
+                });
+            }
+        }
         self.evaluate_start()?;
         loop {
             self.drop_void();
@@ -196,33 +206,22 @@ impl Sampler {
         }
     }
 
-    /// Tries every arm of the reward on the first rows.
-    async fn rehearse(&self) -> Result<(), Failure> {
+    /// The first rows, on which every arm of the reward is tried; None where there are no arms.
+    fn to_rehearse(&self) -> Result<Option<Vec<Tried>>, Failure> {
         if self.parts.scorers.arms().is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let data = self.parts.prompts.data();
         let mut first = data.indices();
         first.truncate(REHEARSED_ROWS);
         let rows = data.read(&first).map_err(Failure::run)?;
-        let prompts: Vec<Tried> = rows
-            .into_iter()
-            .map(prompt)
-            .map(|prompt| Tried {
-                data_source: prompt.data_source,
-                ground_truth: prompt.ground_truth,
-                extra_info: prompt.extra_info,
-                messages: prompt.messages,
-            })
-            .collect();
-        for message in arms::judge(&self.parts.scorers.rehearse(&prompts).await)? {
-            self.parts.recorder.record(EventKind::LogLine {
-                level: Level::Warning,
-                target: "reward".to_owned(),
-                message,
-            });
-        }
-        Ok(())
+        let tried = rows.into_iter().map(prompt).map(|prompt| Tried {
+            data_source: prompt.data_source,
+            ground_truth: prompt.ground_truth,
+            extra_info: prompt.extra_info,
+            messages: prompt.messages,
+        });
+        Ok(Some(tried.collect()))
     }
 
     fn evaluate_start(&mut self) -> Result<(), Failure> {
