@@ -43,6 +43,9 @@ pub struct Cli {
     #[command(flatten)]
     pub workbench: WorkbenchArguments,
 
+    #[command(flatten)]
+    pub place: RunsPlace,
+
     #[command(subcommand)]
     pub command: Option<Command>,
 }

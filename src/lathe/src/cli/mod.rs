@@ -46,8 +46,14 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         ..terminal
     };
     let Some(command) = cli.command else {
-        return workbench::project(&cli.workbench, out, terminal);
+        return workbench::project(&cli.workbench, &cli.place, out, terminal);
     };
+    if cli.place.runs.is_some() {
+        return Err(Failure::usage(
+            "--runs before a command is that of the workbench: put it behind the command"
+                .to_owned(),
+        ));
+    }
     match command {
         Command::Watch { run, place } => {
             workbench::watch(&run, &place, &cli.workbench, out, terminal)

@@ -12,14 +12,14 @@ use crate::tui::{self, Options, bindings};
 /// On the project: the list of runs first. With `--plain`: the list, printed.
 pub fn project(
     arguments: &WorkbenchArguments,
+    place: &RunsPlace,
     out: &mut Output,
     terminal: Terminal,
 ) -> Result<i32, Failure> {
-    let place = RunsPlace::default();
     if terminal.plain {
-        return plain::runs(&place, out, terminal);
+        return plain::runs(place, out, terminal);
     }
-    tui::open(options(arguments, &place), terminal)
+    tui::open(options(arguments, place), terminal)
 }
 
 /// On one run, at its newest step. With `--plain`: state, alarms and metrics, then a line a step while it runs.

@@ -586,11 +586,13 @@ impl InputThread {
                         }
                         continue;
                     }
+                    let mut was_read = false;
                     if has_input {
                         // Without any patience it does not look at all.
                         while matches!(event::poll(DRAIN_PATIENCE), Ok(true)) {
                             match event::read() {
                                 Ok(event) => {
+                                    was_read = true;
                                     if answers.is_part(&event) {
                                         continue;
                                     }
@@ -601,8 +603,10 @@ impl InputThread {
                                 Err(_) => break,
                             }
                         }
-                    } else if is_gone {
-                        // The terminal was closed.
+                    }
+                    if is_gone && !was_read {
+                        // The terminal was closed. No signal says so where it controls no session of ours; and it may go on
+                        // saying that there is something to read.
                         let _ = sender.send(Wake::Signal(SIGHUP));
                         return;
                     }

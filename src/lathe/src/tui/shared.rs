@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use runlog::RunState;
+use runlog::event::RunStatus;
 use runlog::notes::Notes;
 use runlog::run_dir::RunInfo;
 use runlog::state::{Glance, Liveness};
@@ -282,6 +283,23 @@ impl Shared {
     /// The run that the pages show, if it is open.
     pub fn current_run(&self) -> Option<&OpenRun> {
         self.open.get(self.current.as_ref()?)
+    }
+
+    /// How the current run ended, with the reason: `failed: CUDA is not there`, `dead: process 42 is gone`. None: it has
+    /// not, or well.
+    pub fn how_it_ended(&self) -> Option<String> {
+        let run = self.current_run()?;
+        if let Some(ended) = &run.state.ended {
+            let is_well = ended.status == RunStatus::Completed;
+            return (!is_well).then(|| format!("{}: {}", ended.status.word(), ended.reason));
+        }
+        let entry = self
+            .runs
+            .entries
+            .iter()
+            .find(|entry| entry.key == run.key)?;
+        let liveness = &entry.glance.as_ref()?.liveness;
+        Some(format!("{}: {}", liveness.word(), liveness.reason()?))
     }
 
     /// What pages show while no run was chosen: the newest that is running, else the newest.

@@ -19,6 +19,28 @@ fn a_list_without_runs_says_how_to_start_one() {
 }
 
 #[test]
+fn the_workbench_takes_a_directory_of_runs_as_the_commands_do() {
+    let bench = Bench::new();
+    bench.trainer(&learning());
+    assert_eq!(bench.run(["run", "toy.yaml"]).code, Some(0));
+    std::fs::rename(bench.path("runs"), bench.path("elsewhere")).unwrap();
+    let ran = bench.run(["--runs", "elsewhere", "--plain"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(
+        ran.stdout,
+        bench.run(["runs", "--runs", "elsewhere", "--plain"]).stdout
+    );
+    assert!(ran.stdout.contains("finished"), "{}", ran.stdout);
+    let misplaced = bench.run(["--runs", "elsewhere", "runs"]);
+    assert_eq!(misplaced.code, Some(2));
+    assert!(
+        misplaced.stderr.contains("behind the command"),
+        "{}",
+        misplaced.stderr
+    );
+}
+
+#[test]
 fn the_list_shows_what_finished_and_what_is_dead_with_the_reason() {
     let bench = Bench::new();
     bench.trainer(&learning());

@@ -143,6 +143,50 @@ fn half_way(bench: &Bench) -> Vec<Act> {
 }
 
 #[test]
+fn a_terminal_that_vanishes_without_a_signal_ends_the_viewer() {
+    let bench = Bench::new();
+    let size = PtySize {
+        rows: 30,
+        cols: 100,
+        pixel_width: 0,
+        pixel_height: 0,
+    };
+    let pair = native_pty_system().openpty(size).unwrap();
+    let name = pair.master.tty_name().unwrap();
+    // In a session that the terminal does not control: closing it sends no SIGHUP.
+    let terminal = || {
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
+        rustix::fs::open(&name, flags, rustix::fs::Mode::empty()).unwrap()
+    };
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_lathe"))
+        .current_dir(bench.path("."))
+        .env("TERM", "xterm-256color")
+        .env("LANG", "C.UTF-8")
+        .stdin(terminal())
+        .stdout(terminal())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(pair.slave);
+    let mut screen = pair.master.try_clone_reader().unwrap();
+    let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&seen).contains("There are no runs") {
+        let count = screen.read(&mut bytes).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&bytes[..count]);
+    }
+    drop(screen);
+    drop(pair.master);
+    let code = std::cell::Cell::new(None);
+    let child = std::cell::RefCell::new(&mut child);
+    wait_until("the viewer's end", || {
+        code.set(child.borrow_mut().try_wait().unwrap());
+        code.get().is_some()
+    });
+    assert_eq!(code.get().and_then(|status| status.code()), Some(129));
+}
+
+#[test]
 fn progress_shows_steps_rollouts_and_values_and_gives_way_to_the_summary() {
     let bench = Bench::new();
     bench.trainer(&half_way(&bench));

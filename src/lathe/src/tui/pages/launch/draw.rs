@@ -19,7 +19,7 @@ use super::form::Row;
 use super::queue::{Item, Stage};
 use super::sweep::{self, Combine};
 use super::typing::OverrideField;
-use super::{Launch, Mode, Pane, draw_control, draw_guards};
+use super::{Launch, Mode, Pane, Picker, draw_control, draw_guards};
 use crate::launch::Job;
 use crate::tui::modal::boxed;
 use crate::tui::shared::Shared;
@@ -75,8 +75,8 @@ pub(super) fn page(page: &Launch, shared: &Shared, frame: &mut Frame<'_>, area: 
             Pane::Guards => draw_guards::pane(page, shared, frame, place, (border, is_alone)),
         }
     }
-    if let Mode::Choose(list) = &page.mode {
-        choose(page, list, shared, frame, area);
+    if let Mode::Choose(picker) = &page.mode {
+        choose(page, picker, shared, frame, area);
     }
 }
 
@@ -524,27 +524,28 @@ fn queue_line(item: &Item, is_selected: bool, shared: &Shared, width: usize) -> 
     ])
 }
 
-fn choose(
-    page: &Launch,
-    list: &crate::tui::widgets::list::ListState,
-    shared: &Shared,
-    frame: &mut Frame<'_>,
-    area: Rect,
-) {
-    let found = match &page.files {
+fn choose(page: &Launch, picker: &Picker, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
+    let files = match &page.files {
         Some(Ok(found)) => found.as_slice(),
         _ => &[],
     };
-    let height = (found.len() as u16 + 2).clamp(5, area.height.saturating_sub(2).max(5));
+    let height = (files.len() as u16 + 3).clamp(6, area.height.saturating_sub(2).max(5));
     let inner = boxed(
         shared,
         frame,
         crate::tui::modal::middle(area, 76, height),
-        " Which experiment? (enter takes it, esc leaves) ",
+        " Which experiment? (type to search, enter takes it, esc leaves) ",
         Role::Focus,
     );
+    let [line, inner] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(inner);
+    let styles = (shared.style(Role::Accent), shared.style(Role::Text));
+    picker.field.draw(frame, line, "/", styles, true);
+    let found = picker.matches(files);
     if found.is_empty() {
         let words = match &page.files {
+            Some(Ok(files)) if !files.is_empty() => {
+                "None has that in its name or first words".to_owned()
+            }
             None => "Looking for experiments".to_owned(),
             Some(Err(reason)) => reason.clone(),
             Some(Ok(_)) => format!("There is none in {}", shared.project.experiments.display()),
@@ -552,10 +553,11 @@ fn choose(
         empty::draw(shared, frame, inner, &words, "");
         return;
     }
-    let selected = list.selected(found.len());
+    let selected = picker.list.selected(found.len());
     let unicode = shared.glyphs.unicode;
     let width = usize::from(inner.width);
-    let lines: Vec<Line<'_>> = list
+    let lines: Vec<Line<'_>> = picker
+        .list
         .window(found.len(), usize::from(inner.height))
         .map(|at| {
             let mark = if at == selected { "> " } else { "  " };

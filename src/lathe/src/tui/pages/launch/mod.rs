@@ -170,7 +170,32 @@ enum Mode {
     Override(typing::OverrideField),
     Knob(control::KnobField),
     /// An experiment from the list.
-    Choose(ListState),
+    Choose(Picker),
+}
+
+/// The experiment to start, searched by typing: no letter does anything else meanwhile.
+#[derive(Debug, Default)]
+struct Picker {
+    field: Field,
+    list: ListState,
+}
+
+impl Picker {
+    /// Those with the typed text in their file's name or first words.
+    fn matches<'a>(&self, files: &'a [Found]) -> Vec<&'a Found> {
+        let wanted = self.field.text().to_lowercase();
+        let has = |text: &str| text.to_lowercase().contains(&wanted);
+        let name = |found: &Found| {
+            found
+                .path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+        };
+        files
+            .iter()
+            .filter(|found| has(&name(found).unwrap_or_default()) || has(&found.about))
+            .collect()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -295,6 +320,9 @@ impl Launch {
             Command::NextPane => self.pane = self.pane.step(1),
             Command::PreviousPane => self.pane = self.pane.step(Pane::ALL.len() - 1),
             Command::Open => return self.open(shared),
+            Command::Add if self.form.source.is_none() => {
+                shared.say(Notice::caution("choose an experiment first: o"));
+            }
             Command::Add => {
                 self.pane = Pane::Start;
                 self.mode = Mode::Override(typing::OverrideField::new(None, String::new()));
@@ -307,7 +335,7 @@ impl Launch {
             }
             Command::Choose => {
                 self.pane = Pane::Start;
-                self.mode = Mode::Choose(ListState::default());
+                self.mode = Mode::Choose(Picker::default());
                 return vec![list_job(shared)];
             }
             Command::Record => match shared.current.clone() {

@@ -256,6 +256,43 @@ fn a_large_sweep_is_checked_some_runs_at_a_time_and_never_two_jobs_at_once() {
 }
 
 #[test]
+fn letters_typed_into_the_list_of_experiments_search_it_and_do_nothing_else() {
+    let mut ready = Ready::new();
+    let folder = ready.folder.path().join("experiments");
+    fs::write(folder.join("warmup-calc.yaml"), "# Supervised.\n").unwrap();
+    let before = ready.page().form.source.clone().unwrap().path;
+    ready.press("o");
+    ready.bench.effects.clear();
+    // Every letter is a command of the page when nothing is typed; `q` and `s` most of all.
+    ready.bench.type_text("qcspx");
+    assert!(ready.bench.effects.is_empty(), "{:?}", ready.bench.effects);
+    let screen = ready.screen(80, 24);
+    assert!(screen.contains("None has that"), "{screen}");
+    ready.press("enter");
+    assert!(
+        ready.screen(80, 24).contains("None has that"),
+        "nothing is taken"
+    );
+    for _ in 0..5 {
+        ready.press("backspace");
+    }
+    ready.bench.type_text("WARM");
+    ready.press("enter");
+    let chosen = ready.page().form.source.clone().unwrap().path;
+    assert_ne!(chosen, before);
+    assert!(chosen.ends_with("warmup-calc.yaml"), "{}", chosen.display());
+}
+
+#[test]
+fn without_an_experiment_nothing_can_be_typed_for_it() {
+    let mut bench = Bench::new(shared());
+    bench.press("6 a");
+    let notice = bench.app.shared.notice.clone().unwrap();
+    assert_eq!(notice.text, "choose an experiment first: o");
+    assert!(!bench.app.pages.get(PageId::Launch).is_typing());
+}
+
+#[test]
 fn a_supervised_warm_up_is_started_as_one() {
     let mut ready = Ready::new();
     let warm_up = include_str!("../../../../../../experiments/warmup-calc.yaml");
@@ -263,7 +300,7 @@ fn a_supervised_warm_up_is_started_as_one() {
     fs::write(&path, warm_up).unwrap();
     ready.bench.press("o");
     ready.bench.run_jobs();
-    ready.press("j enter");
+    ready.press("down enter");
     insta::assert_snapshot!("warm_up_80", ready.screen(80, 24));
     let page = ready.page();
     assert_eq!(page.form.errors(), 0);

@@ -117,27 +117,28 @@ impl Launch {
                     },
                 }
             }
-            Mode::Choose(list) => {
-                let length = match &self.files {
-                    Some(Ok(found)) => found.len(),
-                    _ => 0,
+            Mode::Choose(picker) => {
+                let files = match &self.files {
+                    Some(Ok(found)) => found.as_slice(),
+                    _ => &[],
                 };
-                if let Some(by) = Move::of_menu(key) {
-                    list.go(by, length, 20);
+                let found = picker.matches(files);
+                if let Some(by) = Move::of_typed(key) {
+                    picker.list.go(by, found.len(), 20);
                     return Vec::new();
                 }
-                match key.code {
-                    KeyCode::Esc | KeyCode::Char('q') => self.mode = Mode::None,
-                    KeyCode::Enter => {
-                        let at = list.selected(length);
-                        self.mode = Mode::None;
-                        if let Some(Ok(found)) = &self.files
-                            && let Some(found) = found.get(at)
-                        {
-                            return vec![read_job(&found.path, shared)];
+                let chosen = found.get(picker.list.selected(found.len()));
+                let chosen = chosen.map(|found| found.path.clone());
+                match picker.field.key(key) {
+                    Outcome::Changed => picker.list.select(0),
+                    Outcome::Cancelled => self.mode = Mode::None,
+                    Outcome::Accepted => {
+                        if let Some(path) = chosen {
+                            self.mode = Mode::None;
+                            return vec![read_job(&path, shared)];
                         }
                     }
-                    _ => {}
+                    Outcome::Kept | Outcome::Unused => {}
                 }
             }
         }
@@ -185,7 +186,11 @@ impl Launch {
                 typed.look();
             }
             Mode::Knob(typed) => typed.paste(pasted),
-            Mode::Choose(_) | Mode::None => {}
+            Mode::Choose(picker) => {
+                picker.field.paste(pasted);
+                picker.list.select(0);
+            }
+            Mode::None => {}
         }
     }
 

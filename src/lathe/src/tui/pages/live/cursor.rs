@@ -53,23 +53,30 @@ impl Live {
         }
     }
 
-    /// Where the alarms of the run began, past ones too, in order of time: `(step, elapsed_ms)`.
-    fn alarm_starts(&self) -> Vec<(u64, f64)> {
-        let Some((_, alarms)) = &self.alarms else {
-            return Vec::new();
-        };
-        let mut starts: Vec<(u64, f64)> = alarms
-            .active()
-            .iter()
-            .chain(alarms.past())
-            .map(|finding| (finding.since_step, finding.since_ms))
-            .collect();
+    /// Where the alarms of the run began, past ones and those that the run recorded too, in order of time:
+    /// `(step, elapsed_ms)`.
+    fn alarm_starts(&self, shared: &Shared) -> Vec<(u64, f64)> {
+        let found = self.alarms.iter().flat_map(|(_, alarms)| {
+            let findings = alarms.active().iter().chain(alarms.past());
+            findings.map(|finding| (finding.since_step, finding.since_ms))
+        });
+        let recorded = shared.current_run().into_iter().flat_map(|run| {
+            let steps = &run.state.steps;
+            run.state.alarms.iter().map(|alarm| {
+                let ended = steps
+                    .times
+                    .partition_point(|step| step.end_ms <= alarm.elapsed_ms);
+                let last = ended.checked_sub(1).map_or(0, |at| steps.times[at].step);
+                (alarm.step.unwrap_or(last), alarm.elapsed_ms)
+            })
+        });
+        let mut starts: Vec<(u64, f64)> = found.chain(recorded).collect();
         starts.sort_by(|a, b| a.1.total_cmp(&b.1));
         starts
     }
 
     pub(super) fn next_alarm(&mut self, shared: &mut Shared) {
-        let starts = self.alarm_starts();
+        let starts = self.alarm_starts(shared);
         let x_of = |(step, ms): (u64, f64)| match self.at.axis {
             XAxis::Time => ms,
             _ => step as f64,
@@ -103,7 +110,8 @@ impl Live {
             let series = self.main_series(shared)?;
             Some(series.x(series.index_at(x, self.at.axis)?, XAxis::Time))
         });
-        let first_alarm = self.findings().first().map(|finding| finding.since_ms);
+        let found = self.findings().first().map(|finding| finding.since_ms);
+        let first_alarm = found.or_else(|| Some(self.alarm_starts(shared).first()?.1));
         let Some(elapsed_ms) = at_crosshair.or(first_alarm) else {
             shared.wish = Some(Wish::Go(PageId::Logs));
             return Vec::new();

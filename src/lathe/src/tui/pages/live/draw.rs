@@ -133,6 +133,11 @@ pub fn draw(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
         } else {
             "No metric yet: the first step has not ended."
         };
+        if let Some(ended) = shared.how_it_ended().filter(|_| run.is_caught_up) {
+            let help = format!("{ended}\nPage 8 (Logs) shows what it printed.");
+            empty::draw(shared, frame, area, "It ended before its first step", &help);
+            return;
+        }
         empty::draw(shared, frame, area, "Nothing to draw yet", help);
         return;
     };
@@ -249,10 +254,13 @@ fn legend(view: &View, shared: &Shared, room: usize) -> Vec<Span<'static>> {
     let mut left = room;
     let is_single = view.legend.len() == 1;
     for entry in &view.legend {
-        let value = match entry.value {
+        let mut value = match entry.value {
             Some(value) => text::with_unit(value, view.unit),
             None => "none".to_owned(),
         };
+        if let Some(step) = entry.at {
+            value.push_str(&format!(" @{step}"));
+        }
         let bad = if entry.non_finite > 0 {
             format!(" ({} NaN/inf)", entry.non_finite)
         } else {
@@ -312,6 +320,9 @@ fn draw_alarms(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) 
         if lines.is_empty() {
             lines.push(Line::styled("no alarm is active", shared.style(Role::Good)));
         }
+        if let Some(recorded) = recorded_line(shared) {
+            lines.push(recorded);
+        }
         let past = live
             .alarms
             .as_ref()
@@ -343,6 +354,25 @@ fn draw_alarms(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) 
         .map(|line| cut(line, usize::from(area.width), unicode))
         .collect();
     frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// What the run itself recorded: alarms of the trainer and trips of its guards, the newest in words.
+fn recorded_line(shared: &Shared) -> Option<Line<'static>> {
+    let state = &shared.current_run()?.state;
+    let newest = state.alarms.back()?;
+    let count = state.alarm_count;
+    let what = if count == 1 { "alarm" } else { "alarms" };
+    let step = newest
+        .step
+        .map_or_else(String::new, |step| format!(" at step {step}"));
+    Some(Line::styled(
+        format!(
+            "  the run recorded {count} {what} (n goes from one to the next), the newest {}{step}: {}",
+            text::printable(&newest.name),
+            text::printable(&newest.message)
+        ),
+        shared.style(Role::Muted),
+    ))
 }
 
 /// A line that does not fit keeps its last span (what is hidden) only when there is room.

@@ -71,6 +71,61 @@ fn the_crosshair_reads_every_point_exactly() {
     assert_eq!(bench.app.shared.step, Some(7));
 }
 
+#[test]
+fn a_value_that_is_not_of_the_crosshairs_step_says_of_which_it_is() {
+    let mut bench = live(20);
+    bench.press("c");
+    let at_20 = bench.screen(120, 40);
+    assert!(!at_20.contains(" @"), "{at_20}");
+    // The sample run is evaluated every few steps only.
+    let evaluated = bench.app.shared.current_run().unwrap().state.evals.clone();
+    let between = (1..20)
+        .rev()
+        .find(|step| evaluated.iter().all(|eval| eval.step != *step));
+    for _ in between.unwrap()..20 {
+        bench.press("h");
+    }
+    let screen = bench.screen(120, 40);
+    assert!(screen.contains(" @"), "{screen}");
+}
+
+#[test]
+fn what_the_run_recorded_is_told_beside_the_alarms_and_can_be_gone_to() {
+    let mut bench = marked();
+    bench.press("a");
+    let screen = bench.screen(120, 40);
+    assert!(screen.contains("the run recorded "), "{screen}");
+    bench.press("n");
+    assert!(
+        bench.app.shared.step.is_some(),
+        "the crosshair is on an alarm"
+    );
+}
+
+#[test]
+fn a_run_that_failed_before_its_first_step_says_why() {
+    let mut bench = live(0);
+    let key = bench.app.shared.current.clone().unwrap();
+    let run = bench.app.shared.open.get_mut(&key).unwrap();
+    run.state = runlog::RunState::fold(&[Event {
+        seq: 0,
+        elapsed_ms: 1.0,
+        kind: EventKind::RunEnded {
+            status: runlog::event::RunStatus::Failed,
+            exit_code: 3,
+            reason: "no GPU is there".to_owned(),
+            steps: 0,
+        },
+    }]);
+    run.is_caught_up = true;
+    let screen = bench.screen(80, 24);
+    assert!(
+        screen.contains("It ended before its first step"),
+        "{screen}"
+    );
+    assert!(screen.contains("failed: no GPU is there"), "{screen}");
+}
+
 /// A run with one of everything that leaves a mark.
 fn marked() -> Bench {
     let mut bench = live(20);

@@ -23,6 +23,8 @@ pub struct Legend {
     pub mark: char,
     /// At the crosshair, or the last one.
     pub value: Option<f64>,
+    /// The step of the value, where the curve has none at the crosshair's.
+    pub at: Option<u64>,
     /// Values that are no numbers.
     pub non_finite: u64,
 }
@@ -215,12 +217,15 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
                 mark,
             });
         }
-        let value = match live.at.crosshair {
-            Some(x) => series
-                .index_at(x, live.at.axis)
-                .map(|index| series.value(index)),
-            None => series.last().map(|point| point.value.0),
+        let index = match live.at.crosshair {
+            Some(x) => series.index_at(x, live.at.axis),
+            None => series.len().checked_sub(1),
         };
+        let is_elsewhere = |step: u64| live.at.crosshair.is_some_and(|x| step as f64 != x);
+        let at = index
+            .map(|index| series.step(index))
+            .filter(|step| live.at.axis == XAxis::Step && is_elsewhere(*step));
+        let value = index.map(|index| series.value(index));
         legend.push(Legend {
             label: if has_runs {
                 run_label(&run.key, run)
@@ -236,6 +241,7 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
             style,
             mark,
             value,
+            at,
             non_finite: series.non_finite(),
         });
     }

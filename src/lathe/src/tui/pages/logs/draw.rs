@@ -79,10 +79,16 @@ impl Logs {
                     "libraries and tools print into it".to_owned(),
                 ),
                 (Source::Events, _) if !open.is_caught_up => ("Reading the run", String::new()),
-                (Source::Events, _) => (
-                    "The run has said nothing yet",
-                    "tab shows log.txt".to_owned(),
-                ),
+                (Source::Events, _) => match shared.how_it_ended() {
+                    Some(ended) => (
+                        "The run ended without a word",
+                        format!("{ended}\ntab shows log.txt"),
+                    ),
+                    None => (
+                        "The run has said nothing yet",
+                        "tab shows log.txt".to_owned(),
+                    ),
+                },
             };
             empty::draw(shared, frame, parts.lines, what, &help);
             return;

@@ -119,7 +119,7 @@ impl Timeline {
         if rows.is_empty() {
             let (what, help) = if !open.is_caught_up {
                 ("Reading the run", "")
-            } else if state.ended.is_some() {
+            } else if state.ended.is_some() || shared.how_it_ended().is_some() {
                 (
                     "This run has recorded no spans",
                     "it ended before its first batch; page 8 has its log",
