@@ -170,7 +170,7 @@ fn a_terminal_that_vanishes_without_a_signal_ends_the_viewer() {
     drop(pair.slave);
     let mut screen = pair.master.try_clone_reader().unwrap();
     let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
-    while !String::from_utf8_lossy(&seen).contains("There are no runs") {
+    while !String::from_utf8_lossy(&seen).contains("No runs yet in") {
         let count = screen.read(&mut bytes).unwrap();
         assert!(count > 0, "{}", String::from_utf8_lossy(&seen));
         seen.extend_from_slice(&bytes[..count]);
