@@ -23,7 +23,7 @@ fn the_workbench_takes_a_directory_of_runs_as_the_commands_do() {
     let bench = Bench::new();
     bench.trainer(&learning());
     assert_eq!(bench.run(["run", "toy.yaml"]).code, Some(0));
-    std::fs::rename(bench.path("runs"), bench.path("elsewhere")).unwrap();
+    fs::rename(bench.path("runs"), bench.path("elsewhere")).unwrap();
     let ran = bench.run(["--runs", "elsewhere", "--plain"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(

@@ -529,7 +529,7 @@ fn choose(page: &Launch, picker: &Picker, shared: &Shared, frame: &mut Frame<'_>
         Some(Ok(found)) => found.as_slice(),
         _ => &[],
     };
-    let height = (files.len() as u16 + 3).clamp(6, area.height.saturating_sub(2).max(5));
+    let height = (files.len() as u16 + 3).clamp(6, area.height.saturating_sub(2).max(6));
     let inner = boxed(
         shared,
         frame,

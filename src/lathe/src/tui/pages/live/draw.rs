@@ -39,14 +39,14 @@ pub fn inner(panel: Rect) -> Rect {
 
 /// Rows below the panels: the alarms, and what the letters at the foot of the curves mean.
 fn below_rows(live: &Live, shared: &Shared, area: Rect) -> (u16, u16) {
-    let alarms = strip_rows(live, area);
+    let alarms = strip_rows(live, shared, area);
     let has_marks = area.height >= 12
         && view::window(live, shared)
             .is_some_and(|window| !marks::in_view(live.at.axis, window, shared).is_empty());
     (alarms, u16::from(has_marks))
 }
 
-fn strip_rows(live: &Live, area: Rect) -> u16 {
+fn strip_rows(live: &Live, shared: &Shared, area: Rect) -> u16 {
     let active = live.findings().len() as u16;
     if area.height < 12 {
         return u16::from(active > 0 && area.height > 8);
@@ -56,7 +56,8 @@ fn strip_rows(live: &Live, area: Rect) -> u16 {
             .alarms
             .as_ref()
             .map_or(0, |(_, alarms)| alarms.past().len() as u16);
-        return (2 * active + past + 1).clamp(1, area.height / 2);
+        let recorded = u16::from(recorded_line(shared).is_some());
+        return (2 * active + past + 1 + recorded).clamp(1, area.height / 2);
     }
     active.min(2)
 }
