@@ -66,8 +66,8 @@ fn what_is_wrong_is_said_with_the_arm_and_the_field() {
         ),
         ("[{name: a}]", "arm 1 (line 1): there is no scorer \"a\""),
         (
-            "[{scorer: math, wieght: 2}]",
-            "arm 1 (line 1): there is no field \"wieght\"; did you mean weight?",
+            "[{scorer: math, weigh: 2}]",
+            "arm 1 (line 1): there is no field \"weigh\"; did you mean weight?",
         ),
         (
             "[{scorer: math, weight: .nan}]",

@@ -170,7 +170,7 @@ fn draw(batches_at_once: usize) -> anyhow::Result<Drawing> {
     let knobs = Arc::new(RolloutKnobs::new(draw, steps));
     knobs.set_takes_newest(true);
     let sampler = Sampler::new(SamplerParts {
-        scorers: setup::scorers(&experiment),
+        scorers: setup::scorers(&experiment)?,
         experiment,
         chat,
         tools,

@@ -1,5 +1,7 @@
 //! The dashboard drawn: the grid of panels, the strip of alarms.
 
+use std::fmt::Write as _;
+
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -260,7 +262,7 @@ fn legend(view: &View, shared: &Shared, room: usize) -> Vec<Span<'static>> {
             None => "none".to_owned(),
         };
         if let Some(step) = entry.at {
-            value.push_str(&format!(" @{step}"));
+            let _ = write!(value, " @{step}");
         }
         let bad = if entry.non_finite > 0 {
             format!(" ({} NaN/inf)", entry.non_finite)
