@@ -56,12 +56,17 @@ fn weights(run_dir: &RunDir, step: u64) -> Vec<u8> {
     fs::read(path).expect("a checkpoint")
 }
 
-/// When so many commands are in its log: an answer may come before its event is on the disk.
+/// When so many commands about guards are in its log: an answer may come before its event is on the disk.
 fn fold_of(run_dir: &RunDir, commands: usize) -> RunState {
     let mut state = RunState::default();
     wait_until("the commands in the log", || {
         state = fold(run_dir);
-        state.controls.len() >= commands
+        // Pausing and stepping are in it too, as often as it took.
+        let of_guards = state
+            .controls
+            .iter()
+            .filter(|record| record.target.is_some());
+        of_guards.count() >= commands
     });
     state
 }
