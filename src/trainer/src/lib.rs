@@ -23,6 +23,7 @@ pub mod save;
 pub mod setup;
 pub mod sft;
 pub mod stop;
+mod stored;
 pub mod sync;
 pub mod torch_ext;
 pub mod training;

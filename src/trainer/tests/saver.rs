@@ -172,7 +172,7 @@ fn a_log_that_is_not_on_disk_keeps_a_checkpoint_from_its_name() {
 #[test]
 fn the_gate_opens_when_the_copy_is_made_and_counts_only_who_waited() {
     let request = request(1, false);
-    let gate = request.capture.gate();
+    let gate = request.capture.gates().actor;
     let waiter = std::thread::spawn({
         let gate = Arc::clone(&gate);
         move || gate.pass()
@@ -184,7 +184,7 @@ fn the_gate_opens_when_the_copy_is_made_and_counts_only_who_waited() {
     waiter.join().expect("it is let through");
     assert!(!gate.waited().is_zero());
     let unnoticed = self::request(1, false);
-    let gate = unnoticed.capture.gate();
+    let gate = unnoticed.capture.gates().actor;
     drop(unnoticed);
     gate.pass();
     assert!(gate.waited().is_zero());

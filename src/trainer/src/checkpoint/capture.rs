@@ -1,71 +1,19 @@
 //! What a learner holds at one moment, lent to the thread that writes it down.
 //!
-//! A capture shares its storage with the learner and copies nothing; until its [`Gate`] opens, the learner may read its weights
-//! (generate, publish, forward and backward passes) but not change them. So the copy in memory is made beside the learner's
-//! other work, and it waits for no more than what is left of that when it comes to its next optimizer step.
+//! A capture shares its storage with the learner and copies nothing; until a model's [`Gate`] opens, the learner may read its
+//! weights (generate, publish, forward and backward passes) but not change them. So the copy in memory is made beside the
+//! learner's other work, and what is left of it when the learner comes to its next optimizer step is copied by both.
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tch::{Device, Tensor};
 
+use super::gate::{Gate, Pair};
 use crate::model::parameters::Parameters;
 use crate::optimizer;
-use crate::torch_ext;
-
-/// Shut while a capture is being copied.
-#[derive(Debug, Default)]
-pub struct Gate {
-    state: Mutex<GateState>,
-    opened: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct GateState {
-    is_open: bool,
-    waits_since: Option<Instant>,
-    waited: Duration,
-}
-
-impl Gate {
-    fn state(&self) -> MutexGuard<'_, GateState> {
-        self.state.lock().expect("no holder panics")
-    }
-
-    /// Waits until it is open: what the learner does before it changes a weight.
-    pub fn pass(&self) {
-        let mut state = self.state();
-        while !state.is_open {
-            state.waits_since.get_or_insert_with(Instant::now);
-            state = self.opened.wait(state).expect("no holder panics");
-        }
-    }
-
-    fn open(&self) {
-        let mut state = self.state();
-        if !state.is_open {
-            state.is_open = true;
-            state.waited = state
-                .waits_since
-                .map_or(Duration::ZERO, |since| since.elapsed());
-        }
-        drop(state);
-        self.opened.notify_all();
-    }
-
-    /// Somebody stands before it.
-    pub fn is_waited_at(&self) -> bool {
-        let state = self.state();
-        !state.is_open && state.waits_since.is_some()
-    }
-
-    /// How long somebody stood before it; final once it is open.
-    pub fn waited(&self) -> Duration {
-        self.state().waited
-    }
-}
 
 /// The weights and the optimizer's state of one model.
 #[derive(Debug)]
@@ -82,68 +30,128 @@ pub struct Models {
     pub critic: Option<Model>,
 }
 
-/// Lent by a learner until it is dropped.
+/// One for each model: the one that is stepped first need not wait for the other.
+#[derive(Debug, Clone)]
+pub struct Gates {
+    pub actor: Arc<Gate>,
+    pub critic: Option<Arc<Gate>>,
+}
+
+impl Gates {
+    /// As they are stepped, and therefore copied.
+    fn in_order(&self) -> impl Iterator<Item = &Arc<Gate>> {
+        self.critic.iter().chain([&self.actor])
+    }
+
+    /// How long the learner stood before them; final once they are open.
+    pub fn waited(&self) -> Duration {
+        self.in_order().map(|gate| gate.waited()).sum()
+    }
+}
+
+/// Lent by a learner until it is dropped, or copied.
 #[derive(Debug)]
 pub struct Capture {
     models: Models,
-    gate: Arc<Gate>,
+    gates: Gates,
 }
 
 impl Capture {
     /// `models` share the storage of what is trained.
     pub fn new(models: Models) -> Self {
         Self {
+            gates: Gates {
+                actor: Arc::default(),
+                critic: models.critic.as_ref().map(|_| Arc::default()),
+            },
             models,
-            gate: Arc::default(),
         }
     }
 
-    /// Opens when this capture is dropped, whatever became of it.
-    pub fn gate(&self) -> Arc<Gate> {
-        Arc::clone(&self.gate)
+    /// They open when this capture is copied or dropped, whatever became of it.
+    pub fn gates(&self) -> Gates {
+        self.gates.clone()
     }
 
     pub fn models(&self) -> &Models {
         &self.models
     }
 
-    /// A copy in the CPU's memory.
-    pub fn copied(&self) -> Models {
-        let copy = |model: &Model| {
-            let parameters = &model.parameters;
-            let weights = parameters
-                .iter()
-                .map(|(name, tensor)| (name.to_owned(), host_copy(tensor)))
-                .collect();
-            Model {
-                parameters: Parameters::from_entries(Arc::clone(parameters.config()), weights),
-                optimizer: model
-                    .optimizer
-                    .iter()
-                    .map(|(name, tensor)| (name.clone(), host_copy(tensor)))
-                    .collect(),
-            }
+    /// A copy in the CPU's memory, after which the learner is free. `reused` is an earlier copy that nobody needs any more: its
+    /// memory is taken where it fits, which saves the kernel from clearing as many new pages.
+    pub fn copied(self, reused: Option<Models>) -> Result<Models, String> {
+        let (actor, critic) = reused.map_or((None, None), |held| (Some(held.actor), held.critic));
+        let critic = self.models.critic.as_ref().map(|model| host(model, critic));
+        let actor = host(&self.models.actor, actor);
+        let hand_out = |gate: &Gate, from: &Model, to: &Model| {
+            let pairs = from.tensors().into_iter().zip(to.tensors());
+            let pair = |(from, to): (&Tensor, &Tensor)| Pair {
+                from: from.detach(),
+                to: to.shallow_clone(),
+            };
+            gate.hand_out(pairs.map(pair).collect());
         };
-        Models {
-            actor: copy(&self.models.actor),
-            critic: self.models.critic.as_ref().map(copy),
+        if let (Some(gate), Some(from), Some(to)) =
+            (&self.gates.critic, &self.models.critic, &critic)
+        {
+            hand_out(gate, from, to);
         }
+        hand_out(&self.gates.actor, &self.models.actor, &actor);
+        for gate in self.gates.in_order() {
+            gate.finish()?;
+        }
+        Ok(Models { actor, critic })
     }
 }
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        self.gate.open();
+        self.gates.in_order().for_each(|gate| gate.open());
     }
 }
 
-fn host_copy(tensor: &Tensor) -> Tensor {
-    let tensor = tensor.detach();
-    let mut copy = Tensor::empty(tensor.size(), (tensor.kind(), Device::Cpu));
-    if !torch_ext::copy_bytes(&copy, &tensor) {
-        copy.copy_(&tensor);
+/// Memory for a copy of `model`: that of `reused` where it is of the same shape.
+fn host(model: &Model, reused: Option<Model>) -> Model {
+    let tensors = model.tensors();
+    let fits = |held: &Model| {
+        let held = held.tensors();
+        let is_alike = |(held, tensor): (&&Tensor, &&Tensor)| {
+            held.kind() == tensor.kind() && held.size() == tensor.size()
+        };
+        held.len() == tensors.len() && held.iter().zip(&tensors).all(is_alike)
+    };
+    // One that does not fit goes before the new one comes.
+    let reused = reused.filter(fits);
+    let places: Vec<Tensor> = match &reused {
+        Some(held) => held
+            .tensors()
+            .into_iter()
+            .map(Tensor::shallow_clone)
+            .collect(),
+        None => tensors
+            .iter()
+            .map(|tensor| Tensor::empty(tensor.size(), (tensor.kind(), Device::Cpu)))
+            .collect(),
+    };
+    let names = model.parameters.iter().map(|(name, _)| name.to_owned());
+    let mut weights: Vec<(String, Tensor)> = names
+        .chain(model.optimizer.iter().map(|(name, _)| name.clone()))
+        .zip(places)
+        .collect();
+    let optimizer = weights.split_off(model.parameters.len());
+    Model {
+        parameters: Parameters::from_entries(Arc::clone(model.parameters.config()), weights),
+        optimizer,
     }
-    copy
+}
+
+impl Model {
+    /// Weights, then the optimizer's state.
+    fn tensors(&self) -> Vec<&Tensor> {
+        let weights = self.parameters.iter().map(|(_, tensor)| tensor);
+        let state = self.optimizer.iter().map(|(_, tensor)| tensor);
+        weights.chain(state).collect()
+    }
 }
 
 impl Models {

@@ -1,12 +1,12 @@
-//! The thread that writes checkpoints, one at a time. The learner waits only where a second one is due before the first is
-//! on disk: memory then holds one copy, never two.
+//! The thread that writes checkpoints, one at a time, from one copy in memory. Where a second one is due before the first is on
+//! disk, it waits its turn, and the learner waits for it only when it comes to its next optimizer step.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dialogue::tokenizer::Tokenizer;
 use experiment::Experiment;
@@ -16,7 +16,7 @@ use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 use tch::Kind;
 
-use super::capture::Capture;
+use super::capture::{Capture, Models};
 use super::logprobs;
 use crate::model::transformer::Transformer;
 use crate::run::panic_text;
@@ -48,12 +48,12 @@ pub struct SaverParts {
     pub compute: Kind,
 }
 
-/// Owns the thread; dropping it waits for the write in flight.
+/// Owns the thread; dropping it waits until all are written.
 #[derive(Debug)]
 pub struct Saver {
     shared: Arc<Shared>,
-    // Bound 0, and never waited at: a request is handed over when none is in flight.
-    requests: Option<mpsc::SyncSender<(Request, Duration)>>,
+    // Bound 1, and hardly ever waited at: a learner lends nothing before what it lent last is copied.
+    requests: Option<mpsc::SyncSender<Request>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -65,7 +65,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    in_flight: bool,
+    /// Being written, or waiting for it.
+    in_flight: usize,
     /// Path inside the run directory, or why it was not written.
     last: Option<Result<String, String>>,
 }
@@ -77,7 +78,7 @@ impl Shared {
 
     fn idle(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
-        while state.in_flight {
+        while state.in_flight > 0 {
             state = self.changed.wait(state).expect("no holder panics");
         }
         state
@@ -85,7 +86,7 @@ impl Shared {
 
     fn ended(&self, outcome: Result<String, String>) {
         let mut state = self.state();
-        state.in_flight = false;
+        state.in_flight -= 1;
         state.last = Some(outcome);
         drop(state);
         self.changed.notify_all();
@@ -95,17 +96,19 @@ impl Shared {
 impl Saver {
     pub fn start(parts: SaverParts) -> io::Result<Self> {
         let shared: Arc<Shared> = Arc::default();
-        let (requests, taken) = mpsc::sync_channel::<(Request, Duration)>(0);
+        let (requests, taken) = mpsc::sync_channel::<Request>(1);
         let thread = std::thread::Builder::new()
             .name("checkpoints".to_owned())
             .spawn({
                 let shared = Arc::clone(&shared);
                 move || {
-                    while let Ok((request, waited)) = taken.recv() {
+                    // The last copy: its memory is the next one's.
+                    let mut copy = None;
+                    while let Ok(request) = taken.recv() {
                         let step = request.counters.step;
                         let left_behind = request.counters.guards.left_behind().to_vec();
                         let written = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                            parts.write(request, waited)
+                            parts.write(request, &mut copy)
                         }))
                         .unwrap_or_else(|panic| {
                             let reason = panic_text(&*panic);
@@ -126,20 +129,17 @@ impl Saver {
         })
     }
 
-    /// Begins to write, once the write before this one is over. Gives how long that was waited for.
-    pub fn save(&self, request: Request) -> Duration {
-        let started = Instant::now();
-        self.shared.idle().in_flight = true;
-        let waited = started.elapsed();
+    /// Has it written, after what was asked for before.
+    pub fn save(&self, request: Request) {
+        self.shared.state().in_flight += 1;
         let sender = self.requests.as_ref().expect("it is there until the drop");
-        if sender.send((request, waited)).is_err() {
+        if sender.send(request).is_err() {
             self.shared
                 .ended(Err("the thread that writes checkpoints is gone".to_owned()));
         }
-        waited
     }
 
-    /// Waits for the write in flight. Gives what became of the last one: its path inside the run directory.
+    /// Waits until all are written. Gives what became of the last one: its path inside the run directory.
     pub fn wait(&self) -> Option<Result<String, String>> {
         self.shared.idle().last.clone()
     }
@@ -156,7 +156,8 @@ impl Drop for Saver {
 }
 
 impl SaverParts {
-    fn write(&self, request: Request, waited: Duration) -> Result<String, String> {
+    /// `copy`: in the memory of the last one, if there was one.
+    fn write(&self, request: Request, copy: &mut Option<Models>) -> Result<String, String> {
         let Request {
             capture,
             counters,
@@ -167,15 +168,16 @@ impl SaverParts {
         let span = self
             .recorder
             .span(Lane::Checkpoint, format!("step {step}"), Some(step));
-        let gate = capture.gate();
-        let copy;
-        let mut lent = Some(capture);
+        let gates = capture.gates();
+        let lent;
         let models = if is_awaited {
-            lent.as_ref().expect("just put there").models()
+            lent = capture;
+            lent.models()
         } else {
-            copy = lent.as_ref().expect("just put there").copied();
-            lent = None;
-            &copy
+            let copied = capture
+                .copied(copy.take())
+                .map_err(|problem| self.failed(step, problem))?;
+            copy.insert(copied)
         };
         let written = checkpoints::write(
             &self.run_dir.checkpoints_dir(),
@@ -194,7 +196,6 @@ impl SaverParts {
                     .map_err(io::Error::other)
             },
         );
-        drop(lent);
         let save_ms = span.end();
         let written = written.map_err(|error| self.failed(step, error.to_string()))?;
         let path = written
@@ -206,7 +207,7 @@ impl SaverParts {
         let blocked_ms = if is_awaited {
             save_ms
         } else {
-            (waited + gate.waited()).as_secs_f64() * 1e3
+            gates.waited().as_secs_f64() * 1e3
         };
         self.recorder.record(EventKind::CheckpointSaved {
             step,

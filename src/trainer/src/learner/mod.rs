@@ -27,7 +27,7 @@ use experiment::Experiment;
 use experiment::estimators::Need;
 use tch::{Device, Tensor};
 
-use crate::checkpoint::{self, Capture, Gate, Models};
+use crate::checkpoint::{Capture, Models};
 use crate::model::parameters::Parameters;
 use crate::model::transformer::Transformer;
 use crate::objective;
@@ -86,8 +86,6 @@ pub struct Learner {
     /// Of the KL in the reward, and of the KL in the loss.
     controller: KlController,
     loss_controller: KlController,
-    /// Of the last capture: shut while its tensors are being copied.
-    gate: Option<Arc<Gate>>,
 }
 
 /// Whether the experiment trains a critic.
@@ -144,34 +142,38 @@ impl Learner {
                 total_steps,
             )?,
             experiment,
-            gate: None,
         })
     }
 
-    /// Everything that is trained, lent to whoever writes it down: until the capture is dropped, this learner waits before it
-    /// changes a weight.
+    /// Everything that is trained, lent to whoever writes it down: until the capture is copied or dropped, this learner waits
+    /// before it changes a weight.
     pub fn capture(&mut self) -> Capture {
-        // One at a time: the earlier one's gate would be forgotten.
+        // One at a time: the earlier one's gates would be forgotten. Whoever captures counts this time.
         self.wait_for_copy();
-        let lend = |trained: &Trained| checkpoint::Model {
-            parameters: trained.model.parameters().shallow_clone(),
-            optimizer: trained.optimizer.state(),
-        };
+        self.take_waited();
         let capture = Capture::new(Models {
-            actor: lend(&self.actor),
-            critic: self.critic.as_ref().map(lend),
+            actor: self.actor.lend(),
+            critic: self.critic.as_ref().map(Trained::lend),
         });
-        self.gate = Some(capture.gate());
+        let gates = capture.gates();
+        self.actor.shut(gates.actor);
+        if let (Some(critic), Some(gate)) = (&mut self.critic, gates.critic) {
+            critic.shut(gate);
+        }
         capture
     }
 
-    /// What comes before every change of a weight. Gives how long the last capture was waited for, once.
-    pub(crate) fn wait_for_copy(&mut self) -> Duration {
-        let Some(gate) = self.gate.take() else {
-            return Duration::ZERO;
-        };
-        gate.pass();
-        gate.waited()
+    /// What comes before every change of all weights.
+    fn wait_for_copy(&mut self) {
+        for trained in self.critic.iter_mut().chain([&mut self.actor]) {
+            trained.wait_for_copy();
+        }
+    }
+
+    /// How long copies were waited for since this was asked last.
+    fn take_waited(&mut self) -> Duration {
+        let trained = self.critic.iter_mut().chain([&mut self.actor]);
+        trained.map(Trained::take_waited).sum()
     }
 
     pub fn actor(&self) -> &Trained {

@@ -1,6 +1,7 @@
 //! One step of the learner: rollouts in, new weights out.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dialogue::rollout::Rollout;
 use experiment::estimators::Need;
@@ -101,11 +102,7 @@ impl Learner {
         values.set("timing_s/adv", (recorder.elapsed_ms() - started_ms) / 1e3);
         drop(no_grad);
 
-        // Everything until here only read.
-        let copy_wait = self.wait_for_copy();
-        if !copy_wait.is_zero() {
-            values.set("timing_s/save_checkpoint", copy_wait.as_secs_f64());
-        }
+        let mut copy_wait = Duration::ZERO;
         if let Some(state_values) = &seen.values {
             let span = recorder.span(Lane::CriticUpdate, "critic update", Some(step));
             self.update_critic(
@@ -116,7 +113,12 @@ impl Learner {
                 &mut values,
                 &mut alarms,
             )?;
-            values.set("timing_s/update_critic", span.end() / 1e3);
+            let waited = self.take_waited();
+            values.set(
+                "timing_s/update_critic",
+                span.end() / 1e3 - waited.as_secs_f64(),
+            );
+            copy_wait += waited;
         }
         if step > experiment.trainer.critic_warmup {
             let span = recorder.span(Lane::ActorUpdate, "actor update", Some(step));
@@ -128,7 +130,15 @@ impl Learner {
                 corrected: &corrected,
             };
             self.update_actor(step, &inputs, &mut values, &mut alarms)?;
-            values.set("timing_s/update_actor", span.end() / 1e3);
+            let waited = self.take_waited();
+            values.set(
+                "timing_s/update_actor",
+                span.end() / 1e3 - waited.as_secs_f64(),
+            );
+            copy_wait += waited;
+        }
+        if !copy_wait.is_zero() {
+            values.set("timing_s/save_checkpoint", copy_wait.as_secs_f64());
         }
         Ok(StepOutcome {
             values,

@@ -1,12 +1,16 @@
 //! A model that is trained: weights, optimizer, learning rate.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use experiment::settings::Dtype;
 use tch::Kind;
 
 use super::LearnerError;
+use crate::checkpoint::{self, Gate};
 use crate::model::parameters::Parameters;
 use crate::model::transformer::Transformer;
-use crate::optimizer::{AdamW, LrSchedule, MasterWeights};
+use crate::optimizer::{self, AdamW, LrSchedule, MasterWeights, StepOutcome};
 
 /// A model that is trained: its weights, its optimizer, its learning rate.
 #[derive(Debug)]
@@ -14,6 +18,10 @@ pub struct Trained {
     pub model: Transformer,
     pub optimizer: AdamW,
     schedule: LrSchedule,
+    /// Of the last capture: shut while its tensors are being copied.
+    gate: Option<Arc<Gate>>,
+    /// Time before gates, not told yet.
+    waited: Duration,
 }
 
 impl Trained {
@@ -34,7 +42,43 @@ impl Trained {
             optimizer: AdamW::new(named, optim, MasterWeights::Float32)?,
             schedule: LrSchedule::new(optim, total_steps),
             model: Transformer::new(parameters, compute, gradient_checkpointing),
+            gate: None,
+            waited: Duration::ZERO,
         })
+    }
+
+    /// All of it, sharing its storage.
+    pub(super) fn lend(&self) -> checkpoint::Model {
+        checkpoint::Model {
+            parameters: self.model.parameters().shallow_clone(),
+            optimizer: self.optimizer.state(),
+        }
+    }
+
+    /// Nothing is changed from now on before `gate` is open.
+    pub(super) fn shut(&mut self, gate: Arc<Gate>) {
+        self.gate = Some(gate);
+    }
+
+    /// What comes before every change: what was lent is copied.
+    pub(super) fn wait_for_copy(&mut self) {
+        pass(&mut self.gate, &mut self.waited);
+    }
+
+    /// How long copies were waited for since this was asked last.
+    pub(super) fn take_waited(&mut self) -> Duration {
+        std::mem::take(&mut self.waited)
+    }
+
+    /// One optimizer step, once what was lent is copied.
+    pub fn step(&mut self, lr: f64) -> Result<StepOutcome, optimizer::Error> {
+        let Self {
+            optimizer,
+            gate,
+            waited,
+            ..
+        } = self;
+        optimizer.step_after(lr, || pass(gate, waited))
     }
 
     /// Peak learning rate; its schedule scales it.
@@ -45,6 +89,13 @@ impl Trained {
     /// Learning rate of training step `step` (from 1).
     pub fn lr(&self, step: u64) -> f64 {
         self.schedule.lr_at(step - 1)
+    }
+}
+
+fn pass(gate: &mut Option<Arc<Gate>>, waited: &mut Duration) {
+    if let Some(gate) = gate.take() {
+        gate.pass();
+        *waited += gate.waited();
     }
 }
 

@@ -104,7 +104,7 @@ impl Learner {
             if !self.actor_gradients(inputs, mini, limit, &mut draws, &mut means)? {
                 continue;
             }
-            match self.actor.optimizer.step(lr)? {
+            match self.actor.step(lr)? {
                 StepOutcome::Stepped { grad_norm, .. } => means.add("grad_norm", grad_norm),
                 StepOutcome::SkippedNonFinite { grad_norm } => {
                     means.add("grad_norm", grad_norm);
@@ -336,7 +336,7 @@ impl Learner {
                 means.add("vf_clipfrac", metrics.clip_fraction);
                 means.add("vpred_mean", metrics.prediction_mean);
             }
-            match critic.optimizer.step(lr)? {
+            match critic.step(lr)? {
                 StepOutcome::Stepped { grad_norm, .. } => means.add("grad_norm", grad_norm),
                 StepOutcome::SkippedNonFinite { grad_norm } => {
                     means.add("grad_norm", grad_norm);

@@ -2,7 +2,6 @@
 //! tokenizer, chat template and generation config, which are copied as they are. Tensors are read one at a time, so no second
 //! copy of the weights is ever held.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,6 +13,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::config::{ConfigError, Head, ModelConfig};
 use super::parameters::Parameters;
+use crate::stored::StoredTensor;
 
 /// What a model directory may hold beside the weights; copied on save.
 const COMPANION_FILES: [&str; 10] = [
@@ -156,48 +156,6 @@ impl Parameters {
             }
         }
         Ok(())
-    }
-}
-
-/// A tensor as the safetensors writer wants it; bytes are copied out one tensor at a time.
-struct StoredTensor {
-    tensor: Tensor,
-    shape: Vec<usize>,
-}
-
-impl StoredTensor {
-    fn new(tensor: &Tensor) -> Self {
-        Self {
-            tensor: tensor.detach(),
-            shape: tensor.size().iter().map(|size| *size as usize).collect(),
-        }
-    }
-}
-
-impl safetensors::View for StoredTensor {
-    fn dtype(&self) -> Dtype {
-        match self.tensor.kind() {
-            Kind::BFloat16 => Dtype::BF16,
-            Kind::Half => Dtype::F16,
-            _ => Dtype::F32,
-        }
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        let mut bytes = vec![0; self.data_len()];
-        self.tensor
-            .to_device(Device::Cpu)
-            .contiguous()
-            .copy_data_u8(&mut bytes, self.tensor.numel());
-        Cow::Owned(bytes)
-    }
-
-    fn data_len(&self) -> usize {
-        self.tensor.numel() * self.tensor.kind().elt_size_in_bytes()
     }
 }
 

@@ -167,6 +167,11 @@ impl AdamW {
     /// Clips the gradients to a global norm of `clip_grad` and takes one step with learning rate `lr`. Waits for the device
     /// once, for the norm. Gradients are spent by it.
     pub fn step(&mut self, lr: f64) -> Result<StepOutcome, Error> {
+        self.step_after(lr, || ())
+    }
+
+    /// The same; `before` comes after everything that only reads, and before the first change.
+    pub fn step_after(&mut self, lr: f64, before: impl FnOnce()) -> Result<StepOutcome, Error> {
         let _no_grad = tch::no_grad_guard();
         let (slots, gradients): (Vec<&Slot>, Vec<Tensor>) = self
             .slots
@@ -196,6 +201,7 @@ impl AdamW {
                 .to_kind(Kind::Float)
                 .to_device(slots[0].parameter.device())
         });
+        before();
         let list = |pick: fn(&Slot) -> &Tensor| -> Vec<&Tensor> {
             slots.iter().map(|slot| pick(slot)).collect()
         };

@@ -1,14 +1,12 @@
 //! The optimizer's state in a safetensors file: `<parameter>.{exp_avg, exp_avg_sq, step, master}`.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
-use safetensors::{Dtype, View};
-use tch::{Device, Kind, Tensor};
+use tch::Tensor;
 
 use super::{AdamW, Error, Slot};
-use crate::torch_ext;
+use crate::stored::StoredTensor;
 
 impl Slot {
     fn state(&self) -> impl Iterator<Item = (String, &Tensor)> {
@@ -94,7 +92,7 @@ impl AdamW {
 pub fn write_state(state: &[(String, Tensor)], path: &Path) -> Result<(), Error> {
     let tensors: Vec<_> = state
         .iter()
-        .map(|(name, tensor)| (name, Saved::new(tensor)))
+        .map(|(name, tensor)| (name, StoredTensor::new(tensor)))
         .collect();
     safetensors::serialize_to_file(tensors, None, path).map_err(|error| Error::File {
         path: path.to_owned(),
@@ -106,42 +104,3 @@ pub fn write_state(state: &[(String, Tensor)], path: &Path) -> Result<(), Error>
 /// A saved state that was read and fits: each tensor of an optimizer with what it is to hold.
 #[derive(Debug)]
 pub struct StagedState(Vec<(Tensor, Tensor)>);
-
-/// A tensor as the safetensors writer wants it: contiguous and on the CPU.
-struct Saved {
-    tensor: Tensor,
-    shape: Vec<usize>,
-}
-
-impl Saved {
-    fn new(tensor: &Tensor) -> Self {
-        Self {
-            tensor: tensor.to_device(Device::Cpu).contiguous(),
-            shape: tensor.size().iter().map(|side| *side as usize).collect(),
-        }
-    }
-}
-
-impl View for Saved {
-    fn dtype(&self) -> Dtype {
-        match self.tensor.kind() {
-            Kind::Float => Dtype::F32,
-            Kind::Double => Dtype::F64,
-            Kind::BFloat16 => Dtype::BF16,
-            Kind::Half => Dtype::F16,
-            other => unreachable!("AdamW's state is floating point, not {other:?}"),
-        }
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(torch_ext::bytes(&self.tensor).expect("contiguous and on the CPU since new"))
-    }
-
-    fn data_len(&self) -> usize {
-        self.tensor.numel() * self.tensor.kind().elt_size_in_bytes()
-    }
-}

@@ -77,14 +77,36 @@ fn a_restored_learner_goes_on_as_if_it_had_never_left_and_a_broken_checkpoint_ch
     );
 }
 
+/// The tensors of a model as they are now.
+fn snapshot(models: &crate::checkpoint::Models) -> Vec<Tensor> {
+    let model = &models.actor;
+    let weights = model.parameters.iter().map(|(_, tensor)| tensor);
+    let state = model.optimizer.iter().map(|(_, tensor)| tensor);
+    weights
+        .chain(state)
+        .map(|tensor| tensor.detach().copy())
+        .collect()
+}
+
+fn same(models: &crate::checkpoint::Models, before: &[Tensor]) -> bool {
+    let now = snapshot(models);
+    now.iter()
+        .zip(before)
+        .all(|(left, right)| left.equal(right))
+}
+
+fn steep(experiment: &mut Experiment) {
+    experiment.actor_rollout_ref.actor.optim.lr = 1e-2;
+}
+
 #[test]
-fn a_captured_learner_changes_no_weight_before_the_capture_is_given_back() {
+fn a_captured_learner_changes_nothing_before_the_capture_is_given_back() {
     let root = tempfile::tempdir().expect("a temporary directory");
     let recorder = recorder(root.path());
-    let mut learner = learner(|experiment| experiment.actor_rollout_ref.actor.optim.lr = 1e-2);
+    let mut learner = learner(steep);
     let capture = learner.capture();
-    let before = capture.copied();
-    let gate = capture.gate();
+    let before = snapshot(capture.models());
+    let gate = capture.gates().actor;
     let stepped = std::thread::spawn(move || {
         let outcome = learner.step(1, 0, rollouts(), &recorder).expect("a step");
         (learner, outcome)
@@ -92,16 +114,53 @@ fn a_captured_learner_changes_no_weight_before_the_capture_is_given_back() {
     while !gate.is_waited_at() {
         std::thread::yield_now();
     }
-    let same = |learner: &crate::checkpoint::Models| {
-        let (held, before) = (&learner.actor, &before.actor);
-        held.parameters
-            .iter()
-            .zip(before.parameters.iter())
-            .all(|((_, left), (_, right))| left.equal(right))
-    };
-    assert!(same(capture.models()), "the step waits with its update");
+    assert!(
+        same(capture.models(), &before),
+        "the step waits with its update"
+    );
     drop(capture);
     let (mut learner, outcome) = stepped.join().expect("it goes on");
-    assert!(!same(learner.capture().models()), "and then makes it");
+    assert!(
+        !same(learner.capture().models(), &before),
+        "and then makes it"
+    );
     assert!(outcome.values.0["timing_s/save_checkpoint"].0 > 0.0);
+}
+
+#[test]
+fn what_is_copied_beside_a_step_is_what_was_captured_before_it_in_the_memory_of_the_last_copy_too()
+{
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let recorder = recorder(root.path());
+    let mut learner = learner(steep);
+    let mut copy = None;
+    for step in 1..=3 {
+        let capture = learner.capture();
+        let before = snapshot(capture.models());
+        let gate = capture.gates().actor;
+        let address = |models: &crate::checkpoint::Models| {
+            let first = models.actor.parameters.iter().next();
+            first.expect("a model has tensors").1.data_ptr() as usize
+        };
+        let lent = copy.as_ref().map(address);
+        let copied = std::thread::scope(|scope| {
+            let (learner, recorder) = (&mut learner, &recorder);
+            // It comes to its update before anything is copied, and copies too.
+            scope.spawn(move || {
+                learner
+                    .step(step, step - 1, rollouts(), recorder)
+                    .expect("a step");
+            });
+            while !gate.is_waited_at() {
+                std::thread::yield_now();
+            }
+            capture.copied(copy.take()).expect("all are copied")
+        });
+        assert!(same(&copied, &before), "step {step}");
+        assert!(!same(learner.capture().models(), &before), "step {step}");
+        if let Some(lent) = lent {
+            assert_eq!(address(&copied), lent, "the memory is the same");
+        }
+        copy = Some(copied);
+    }
 }

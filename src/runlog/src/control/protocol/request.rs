@@ -1,140 +1,14 @@
-//! What goes over the socket: requests one way, answers the other, each one JSON object on one line.
-//!
-//! ```text
-//!  {"id":7,"who":"ana@laptop via lathe","command":"set","knob":"actor.optim.lr","value":1e-5}
-//!  {"answer":"accepted","id":7,"when":"before step 13"}
-//!  {"answer":"applied","id":7,"step":12,"from_step":13,"from":1e-6,"to":1e-5}
-//!  {"id":8,"who":"ana@laptop via lathe","command":"mute","guard":"kl","steps":20}
-//!  {"answer":"applied","id":8,"step":12,"before":"armed","after":"muted until step 32"}
-//! ```
-
-use std::fmt;
+//! A line from a client, read from any bytes and written.
 
 use serde::{Deserialize, Serialize};
 
-use super::knobs::{self, Knob, shortened};
-use super::orders::{CheckpointName, CheckpointState, GuardOrder, GuardState, RunMode, guard_name};
-use super::waits::WaitState;
-use crate::number::Number;
+use super::Command;
+use super::line;
+use crate::control::knobs::shortened;
+use crate::control::orders::GuardOrder;
 
-/// Longest line either side reads, its newline included.
-pub const MAX_LINE_BYTES: usize = 64 << 10;
-/// Most policy versions that rollouts may lag; that of the knob `trainer.max_staleness`.
-pub const MAX_STALENESS: u64 = 8;
 /// Longest `who` that is kept.
 const MAX_WHO_CHARS: usize = 120;
-
-/// What a running run can be asked.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Command {
-    /// Train no further step until `resume` or `step`.
-    Pause,
-    Resume,
-    /// Train one step, then be paused.
-    Step,
-    /// Write a checkpoint of the steps trained so far.
-    Checkpoint,
-    /// End after the step in progress, with a checkpoint: what SIGINT does.
-    Stop,
-    /// Give a knob a value, already known to be in range.
-    Set {
-        knob: &'static Knob,
-        value: f64,
-    },
-    /// Another `trainer.mode`; `staleness` is for async, None: as the experiment says.
-    Mode {
-        mode: RunMode,
-        staleness: Option<u64>,
-    },
-    /// Something with one guard of `trainer.guards`.
-    Guard {
-        guard: String,
-        order: GuardOrder,
-    },
-    /// Weights, optimizers, controllers and data from a checkpoint; steps go on counting.
-    RollBack {
-        to: CheckpointName,
-    },
-    /// How it stands; answered at once, also in the middle of a step.
-    Status,
-}
-
-impl Command {
-    const NAMES: [&str; 13] = [
-        "pause",
-        "resume",
-        "step",
-        "checkpoint",
-        "stop",
-        "set",
-        "mode",
-        "trip",
-        "clear",
-        "mute",
-        "unmute",
-        "roll_back",
-        "status",
-    ];
-
-    /// The word for it in requests and events.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-            Self::Step => "step",
-            Self::Checkpoint => "checkpoint",
-            Self::Stop => "stop",
-            Self::Set { .. } => "set",
-            Self::Mode { .. } => "mode",
-            Self::Guard { order, .. } => order.name(),
-            Self::RollBack { .. } => "roll_back",
-            Self::Status => "status",
-        }
-    }
-
-    /// What it is about, for the log: a guard's name, a checkpoint's, a mode's.
-    pub fn target(&self) -> Option<String> {
-        match self {
-            Self::Mode { mode, .. } => Some(mode.name().to_owned()),
-            Self::Guard { guard, .. } => Some(guard.clone()),
-            Self::RollBack { to } => Some(to.to_string()),
-            _ => None,
-        }
-    }
-
-    /// Of a guard's name as written.
-    pub fn guard(name: &str, order: GuardOrder) -> Result<Self, String> {
-        if order == (GuardOrder::Mute { steps: Some(0) }) {
-            return Err("a guard is muted for 1 step or more".to_owned());
-        }
-        Ok(Self::Guard {
-            guard: guard_name(name)?,
-            order,
-        })
-    }
-
-    /// Of a mode as written; a bound of staleness belongs to async.
-    pub fn mode(name: &str, staleness: Option<u64>) -> Result<Self, String> {
-        let mode: RunMode = name.parse()?;
-        let most = mode.most_staleness(MAX_STALENESS);
-        match staleness {
-            Some(staleness) if staleness > most => Err(match most {
-                0 => format!("mode {name} takes no bound of staleness: it is 0"),
-                most => format!(
-                    "max_staleness cannot be {staleness} in mode {name}; expected 0 to {most}"
-                ),
-            }),
-            staleness => Ok(Self::Mode { mode, staleness }),
-        }
-    }
-
-    /// Of a knob and a value as written.
-    pub fn set(knob: &str, value: f64) -> Result<Self, String> {
-        let knob = knobs::find(knob).map_err(|error| error.to_string())?;
-        let value = knob.check(value)?;
-        Ok(Self::Set { knob, value })
-    }
-}
 
 /// One line from a client.
 #[derive(Debug, Clone, PartialEq)]
@@ -332,166 +206,14 @@ fn one_line(who: &str) -> String {
     }
 }
 
-/// One line from the run. A request gets `accepted` and later `applied` or `refused`; or `refused` at once; or `status`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Answer {
-    /// It waits for the next step boundary.
-    Accepted {
-        id: u64,
-        /// When it will be applied, for people.
-        when: String,
-    },
-    Applied {
-        id: u64,
-        #[serde(flatten)]
-        applied: Applied,
-    },
-    Refused {
-        /// None: the line's id could not be read.
-        id: Option<u64>,
-        reason: String,
-    },
-    Status {
-        id: u64,
-        status: Status,
-    },
-    /// An answer of a newer version.
-    #[serde(other)]
-    Unknown,
-}
-
-impl Answer {
-    pub fn id(&self) -> Option<u64> {
-        match self {
-            Self::Accepted { id, .. } | Self::Applied { id, .. } | Self::Status { id, .. } => {
-                Some(*id)
-            }
-            Self::Refused { id, .. } => *id,
-            Self::Unknown => None,
-        }
-    }
-
-    /// True: nothing more comes for this request.
-    pub fn is_last(&self) -> bool {
-        !matches!(self, Self::Accepted { .. } | Self::Unknown)
-    }
-
-    /// The line, with its newline.
-    pub(super) fn line(&self) -> Vec<u8> {
-        line(self)
-    }
-}
-
-/// What a command did.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Applied {
-    /// Steps trained at that moment.
-    pub step: u64,
-    /// `set`, `mode`: the first step that is trained with it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from_step: Option<u64>,
-    /// `set`: the value before, and now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<Number>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to: Option<Number>,
-    /// `mode`, `roll_back` and what is done with a guard: what stood before, and what stands now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub after: Option<String>,
-    /// `mute` for a number of steps: the last of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub until_step: Option<u64>,
-    /// More for people: where the checkpoint lies, that the run was paused already.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-}
-
-/// How a run stands, as its trainer says it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Status {
-    /// The run directory's name.
-    pub run: String,
-    pub pid: u32,
-    /// In a few words: `training step 13`, `waiting for rollouts of step 13`, `paused after step 12`.
-    pub doing: String,
-    /// Steps trained.
-    pub step: u64,
-    pub total_steps: u64,
-    pub is_paused: bool,
-    /// Asked to stop, and not ended yet.
-    pub is_stopping: bool,
-    /// Commands accepted and not yet applied.
-    pub waiting: u64,
-    /// Every knob, in the order of [`super::KNOBS`]; empty while the run sets up.
-    pub knobs: Vec<KnobState>,
-    /// `sync`, `one_step_off`, `async`; empty: the run has none.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub mode: String,
-    /// Of `trainer.guards`, in that order.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub guards: Vec<GuardState>,
-    /// What the run can go back to, the oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub checkpoints: Vec<CheckpointState>,
-    /// What sessions wait for at this moment, what has been waited for longest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub waits: Vec<WaitState>,
-}
-
-/// A knob of this run.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct KnobState {
-    /// [`Knob::key`]
-    pub key: String,
-    /// None: this run has none to set, `why_not` says why.
-    pub value: Option<Number>,
-    /// What it was before the first change.
-    pub started_with: Option<Number>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why_not: Option<String>,
-}
-
-fn line(value: &impl Serialize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(value).expect("only string keys, and numbers that JSON has");
-    line.push(b'\n');
-    line
-}
-
-/// `set actor.optim.lr = 0.00001`, `pause`.
-impl fmt::Display for Command {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Set { knob, value } => write!(formatter, "set {} = {value}", knob.name),
-            Self::Mode {
-                mode,
-                staleness: Some(staleness),
-            } => write!(formatter, "mode {} {staleness}", mode.name()),
-            Self::Guard {
-                guard,
-                order: GuardOrder::Mute { steps: Some(steps) },
-            } => write!(formatter, "mute {guard} {steps}"),
-            Self::Mode { .. } | Self::Guard { .. } | Self::RollBack { .. } => write!(
-                formatter,
-                "{} {}",
-                self.name(),
-                self.target().unwrap_or_default()
-            ),
-            other => formatter.write_str(other.name()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::control::knobs::{self, Knob};
+    use crate::control::orders::{CheckpointName, RunMode};
+    use crate::control::protocol::MAX_STALENESS;
 
     fn any_command() -> impl Strategy<Value = Command> {
         prop_oneof![
@@ -654,30 +376,5 @@ mod tests {
         assert_eq!(Request::parse(line).unwrap().who, "[2Jana@laptop");
         let line = br#"{"id":1,"command":"pause"}"#;
         assert_eq!(Request::parse(line).unwrap().who, "unnamed");
-    }
-
-    #[test]
-    fn answers_read_as_documented_and_newer_ones_as_unknown() {
-        let applied = Answer::Applied {
-            id: 7,
-            applied: Applied {
-                step: 12,
-                from_step: Some(13),
-                from: Some(Number(1e-6)),
-                to: Some(Number(1e-5)),
-                ..Applied::default()
-            },
-        };
-        let line = String::from_utf8(applied.line()).unwrap();
-        assert_eq!(
-            line,
-            "{\"answer\":\"applied\",\"id\":7,\"step\":12,\"from_step\":13,\"from\":1e-6,\"to\":0.00001}\n"
-        );
-        assert_eq!(serde_json::from_str::<Answer>(&line).unwrap(), applied);
-        let newer = r#"{"answer":"postponed","id":7,"until":5}"#;
-        assert_eq!(
-            serde_json::from_str::<Answer>(newer).unwrap(),
-            Answer::Unknown
-        );
     }
 }
