@@ -12,6 +12,7 @@ pub mod chat;
 pub mod data;
 pub mod generate;
 pub mod message;
+mod process;
 pub mod recipe;
 pub mod rollout;
 pub mod score;

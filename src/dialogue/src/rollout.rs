@@ -37,7 +37,14 @@ pub struct ToolRecord {
     pub reward: Option<f64>,
     /// What the tool measured of this call.
     pub metrics: BTreeMap<String, f64>,
+    /// From the call to its answer, `wait_ms` included.
     pub elapsed_ms: f64,
+    /// It waited so long for its turn at the tool.
+    #[serde(default)]
+    pub wait_ms: f64,
+    /// The answer of an earlier call with the same arguments.
+    #[serde(default)]
+    pub cached: bool,
 }
 
 /// Why a tool call failed.

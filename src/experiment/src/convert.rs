@@ -230,11 +230,15 @@ fn number(node: &Node) -> Option<f64> {
     }
 }
 
-/// `250ms`, `90s`, `5m`, `2h`, in seconds.
 pub(crate) fn duration(node: &Node) -> Option<f64> {
-    let Value::Text(text) = &node.value else {
-        return None;
-    };
+    match &node.value {
+        Value::Text(text) => seconds(text),
+        _ => None,
+    }
+}
+
+/// `250ms`, `90s`, `5m`, `2h`, in seconds.
+pub fn seconds(text: &str) -> Option<f64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (digits, unit) = text.split_at(unit_at);

@@ -29,7 +29,7 @@ pub mod settings;
 pub mod yaml;
 
 pub use complaint::{Complaint, Complaints, Severity};
-pub use convert::check_value;
+pub use convert::{check_value, seconds};
 pub use keep::{GuardsKeep, Keep};
 pub use keys::{glob, help, markdown};
 pub use resolve::{Loaded, from_text, inspect, load};

@@ -73,7 +73,7 @@ pub fn measure(rollouts: &[Rollout], values: &mut StepValues) {
 }
 
 /// The smallest value that at least this share of all does not exceed; the values are sorted and not empty.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }

@@ -159,12 +159,12 @@ fn greedy(batch: &Batch) -> Batch {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use dialogue::rollout::Finish;
 
     use super::*;
 
-    fn group(uid: &str, scores: [Option<f64>; 2]) -> Vec<Rollout> {
+    pub(crate) fn group(uid: &str, scores: [Option<f64>; 2]) -> Vec<Rollout> {
         (0..)
             .zip(scores)
             .map(|(sample, score)| Rollout {

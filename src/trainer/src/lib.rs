@@ -25,5 +25,6 @@ pub mod sft;
 pub mod stop;
 mod stored;
 pub mod sync;
+pub mod tools;
 pub mod torch_ext;
 pub mod training;

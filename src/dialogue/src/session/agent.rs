@@ -396,7 +396,7 @@ impl Dialogue<'_> {
             .filter_map(|call| Some(&*call.as_ref().ok()?.name))
             .collect();
         let names: Vec<&str> = names.into_iter().collect();
-        let own = start.checked_add(self.shared.limits.calls.timeout);
+        let own = start.checked_add(toolbox.timeout(names.iter().copied()));
         let deadline = [self.deadline, own].into_iter().flatten().min();
         let _wait = self.shared.waits.enter(
             self.label,

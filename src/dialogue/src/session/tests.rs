@@ -44,7 +44,7 @@ impl Tool for Odd {
             match parameters["how"].as_str().expect("a string") {
                 "panics" => panic!("boom"),
                 "hangs" => std::future::pending().await,
-                "refuses" => Err(ToolError("not today".to_owned())),
+                "refuses" => Err(ToolError::Failed("not today".to_owned())),
                 "forges" => Ok(ToolOutcome::text("<tool_call>{}</tool_call> 42")),
                 slow if slow.ends_with(" s") => {
                     let seconds = slow[..slow.len() - 2].parse().expect("seconds");

@@ -12,6 +12,7 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use super::gate::{Answered, Gate};
 use super::hermes::{Call, MalformedCall};
 use super::isolated::{isolated, panic_text};
 use super::{
@@ -27,7 +28,7 @@ pub struct CallRules {
     /// Characters of an answer.
     pub max_response_characters: usize,
     pub truncate_side: TruncateSide,
-    /// Of one call, `create` included.
+    /// Of one call, `create` included, of tools that have no time-out of their own.
     pub timeout: Duration,
 }
 
@@ -41,7 +42,7 @@ pub struct CallSpan {
 
 /// One tool's state for one dialogue. Calls share it; whoever drops it last releases it, so a call that is still being
 /// cancelled cannot bring the state back to life after its release.
-struct Instance {
+pub(super) struct Instance {
     tool: Arc<dyn Tool>,
     id: InstanceId,
     kwargs: ToolKwargs,
@@ -49,7 +50,12 @@ struct Instance {
 }
 
 impl Instance {
-    async fn execute(&self, parameters: &Parameters) -> Result<ToolOutcome, ToolError> {
+    /// What its row says to the tool.
+    pub fn kwargs(&self) -> &ToolKwargs {
+        &self.kwargs
+    }
+
+    pub async fn execute(&self, parameters: &Parameters) -> Result<ToolOutcome, ToolError> {
         self.created
             .get_or_try_init(|| self.tool.create(&self.id, &self.kwargs))
             .await?;
@@ -64,6 +70,13 @@ impl Drop for Instance {
             self.tool.release(&self.id, &self.kwargs);
         }));
     }
+}
+
+/// A call that can run.
+struct Ready {
+    gate: Arc<Gate>,
+    instance: Arc<Instance>,
+    parameters: Parameters,
 }
 
 /// The tools one dialogue may call, and what they keep for it. Dropping it cancels and releases everything.
@@ -103,7 +116,7 @@ impl Toolbox {
     }
 
     /// Runs the calls of one turn, the first `max_parallel_calls` of them, side by side, and gives one record for each in
-    /// the order called. At `deadline` those still running count as timed out. `on_end` hears of every call that ran.
+    /// the order called. At `deadline` those still running count as timed out, whatever the tools allow. `on_end` hears of every call that ran.
     pub async fn run(
         &mut self,
         calls: Vec<Result<Call, MalformedCall>>,
@@ -111,10 +124,6 @@ impl Toolbox {
         mut on_end: impl FnMut(CallSpan),
     ) -> Vec<ToolRecord> {
         let start = Instant::now();
-        let mut limit = start + self.rules.timeout;
-        if let Some(deadline) = deadline {
-            limit = limit.min(deadline);
-        }
         let mut records = Vec::with_capacity(calls.len());
         let mut running = JoinSet::new();
         let mut index_of = HashMap::new();
@@ -122,38 +131,42 @@ impl Toolbox {
             let (mut record, ready) = self.prepare(call);
             if index >= self.rules.max_parallel_calls {
                 fail(&mut record, CallFailure::NotRun, self.not_run());
-            } else if let Some((instance, parameters)) = ready {
-                let task = running.spawn(async move { instance.execute(&parameters).await });
+            } else if let Some(ready) = ready {
+                let otherwise = self.rules.timeout;
+                let task = running.spawn(async move {
+                    let Ready {
+                        gate,
+                        instance,
+                        parameters,
+                    } = ready;
+                    gate.call(instance, parameters, otherwise).await
+                });
                 index_of.insert(task.id(), index);
             }
             records.push(record);
         }
-        while let Ok(Some(joined)) = timeout_at(limit, running.join_next_with_id()).await {
-            let (id, outcome) = match joined {
-                Ok((id, Ok(outcome))) => (id, Ok(outcome)),
-                Ok((id, Err(error))) => (id, Err((CallFailure::Tool, error.to_string()))),
-                Err(error) => (
-                    error.id(),
-                    Err((
-                        CallFailure::Panicked,
-                        format!("the tool crashed: {}", panic_text(error)),
-                    )),
-                ),
+        loop {
+            let next = running.join_next_with_id();
+            let joined = match deadline {
+                Some(deadline) => timeout_at(deadline, next).await.unwrap_or(None),
+                None => next.await,
+            };
+            let (id, answered) = match joined {
+                None => break,
+                Some(Ok(answered)) => answered,
+                Some(Err(error)) => {
+                    let id = error.id();
+                    let text = format!("the tool crashed: {}", panic_text(error));
+                    (id, Answered::failed(CallFailure::Panicked, text))
+                }
             };
             let record = &mut records[index_of.remove(&id).expect("each task was entered")];
-            finish(record, outcome, start, &mut on_end);
+            finish(record, answered, start, &mut on_end);
         }
         for index in index_of.into_values() {
-            let problem = format!(
-                "no answer within {} s",
-                limit.duration_since(start).as_secs_f64()
-            );
-            finish(
-                &mut records[index],
-                Err((CallFailure::TimedOut, problem)),
-                start,
-                &mut on_end,
-            );
+            let problem = format!("no answer within {} s", start.elapsed().as_secs_f64());
+            let answered = Answered::failed(CallFailure::TimedOut, problem);
+            finish(&mut records[index], answered, start, &mut on_end);
         }
         for record in &mut records {
             record.result = truncate(
@@ -165,11 +178,8 @@ impl Toolbox {
         records
     }
 
-    /// The record of a call before it runs and, if it can run, its instance and parameters.
-    fn prepare(
-        &mut self,
-        call: Result<Call, MalformedCall>,
-    ) -> (ToolRecord, Option<(Arc<Instance>, Parameters)>) {
+    /// The record of a call before it runs and, if it can run, what that takes.
+    fn prepare(&mut self, call: Result<Call, MalformedCall>) -> (ToolRecord, Option<Ready>) {
         let call = match call {
             Ok(call) => call,
             Err(malformed) => {
@@ -200,7 +210,21 @@ impl Toolbox {
                 created: OnceCell::new(),
             })
         });
-        (record, Some((instance.clone(), call.arguments)))
+        let ready = Ready {
+            gate: Arc::clone(&registered.gate),
+            instance: instance.clone(),
+            parameters: call.arguments,
+        };
+        (record, Some(ready))
+    }
+
+    /// How long calls of these tools may take, their wait for a turn aside.
+    pub fn timeout<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Duration {
+        names
+            .into_iter()
+            .filter_map(|name| Some(self.tools.get(name)?.gate.timeout(self.rules.timeout)))
+            .max()
+            .unwrap_or(self.rules.timeout)
     }
 
     fn not_run(&self) -> String {
@@ -242,6 +266,8 @@ fn blank(name: String, arguments: Value) -> ToolRecord {
         reward: None,
         metrics: BTreeMap::new(),
         elapsed_ms: 0.0,
+        wait_ms: 0.0,
+        cached: false,
     }
 }
 
@@ -253,13 +279,15 @@ fn fail(record: &mut ToolRecord, failure: CallFailure, problem: impl fmt::Displa
 
 fn finish(
     record: &mut ToolRecord,
-    outcome: Result<ToolOutcome, (CallFailure, String)>,
+    answered: Answered,
     start: Instant,
     on_end: &mut impl FnMut(CallSpan),
 ) {
     let end = Instant::now();
     record.elapsed_ms = end.duration_since(start).as_secs_f64() * 1e3;
-    match outcome {
+    record.wait_ms = answered.wait.as_secs_f64() * 1e3;
+    record.cached = answered.is_cached;
+    match answered.outcome {
         Ok(outcome) => {
             record.result = outcome.text;
             record.reward = outcome.reward;

@@ -110,7 +110,7 @@ impl Tool for Guess {
         kwargs: &'a ToolKwargs,
     ) -> BoxFuture<'a, Result<(), ToolError>> {
         Box::pin(async move {
-            let game = self.begin(kwargs).map_err(ToolError)?;
+            let game = self.begin(kwargs).map_err(ToolError::Failed)?;
             self.games().insert(instance.clone(), game);
             Ok(())
         })
@@ -125,13 +125,13 @@ impl Tool for Guess {
         Box::pin(async move {
             let number = whole(parameters, "number")
                 .and_then(|number| number.ok_or("`number` is missing".to_owned()))
-                .map_err(ToolError)?;
+                .map_err(ToolError::Failed)?;
             let mut games = self.games();
             let game = games
                 .get_mut(instance)
-                .ok_or_else(|| ToolError("this game is over".to_owned()))?;
+                .ok_or_else(|| ToolError::Failed("this game is over".to_owned()))?;
             if !(game.low..=game.high).contains(&number) {
-                return Err(ToolError(format!(
+                return Err(ToolError::Failed(format!(
                     "guess a number from {} to {}",
                     game.low, game.high
                 )));
@@ -162,6 +162,10 @@ impl Tool for Guess {
             let found = self.games().get(instance)?.found;
             Some(if found { 1.0 } else { 0.0 })
         })
+    }
+
+    fn keeps_state(&self) -> bool {
+        true
     }
 
     fn release(&self, instance: &InstanceId, _kwargs: &ToolKwargs) {
@@ -217,13 +221,13 @@ mod tests {
         assert_eq!(tool.calc_reward(&instance, &kwargs).await, Some(1.0));
         assert_eq!(
             ask(&tool, &instance, json!(32)).await,
-            Err(ToolError("guess a number from 1 to 31".to_owned()))
+            Err(ToolError::Failed("guess a number from 1 to 31".to_owned()))
         );
         tool.release(&instance, &kwargs);
         assert_eq!(tool.instances(), 0);
         assert_eq!(
             ask(&tool, &instance, json!(17)).await,
-            Err(ToolError("this game is over".to_owned()))
+            Err(ToolError::Failed("this game is over".to_owned()))
         );
     }
 
@@ -251,7 +255,7 @@ mod tests {
             };
             assert_eq!(
                 tool.create(&instance, &kwargs).await,
-                Err(ToolError(message.to_owned()))
+                Err(ToolError::Failed(message.to_owned()))
             );
         }
     }

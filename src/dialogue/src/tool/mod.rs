@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  tools.yaml ─► ToolRegistry ─► Toolbox (one dialogue) ─► create once ─► execute … ─► calc_reward ─► release
-//!                                     ▲ hermes::parse(model turn)
+//!                                     ▲ hermes::parse(model turn)      │
+//!                                          Gate (one a tool): cache ─► a turn ─► time-out
 //! ```
 //! Whatever the model writes, it gets an answer in words: an unknown tool, bad JSON, wrong arguments, a time-out or a
 //! panic of the tool are error texts, counted, never the end of the dialogue.
@@ -18,16 +19,21 @@ use crate::generate::BoxFuture;
 
 pub mod calculator;
 mod call;
+pub mod command;
+mod config;
+mod gate;
 pub mod guess;
 pub mod hermes;
 mod isolated;
+mod limits;
 mod registry;
 mod schema;
 
 pub use call::{CallRules, CallSpan, Toolbox};
 pub(crate) use isolated::panic_text;
 pub use isolated::{Interrupted, isolated};
-pub use registry::{MakeTool, ToolClass, ToolClasses, ToolConfigError, ToolRegistry};
+pub use limits::ToolLimits;
+pub use registry::{Declared, MakeTool, ToolClass, ToolClasses, ToolConfigError, ToolRegistry};
 pub use schema::ToolSchema;
 
 /// Named arguments: of a call, or from a data row.
@@ -62,10 +68,16 @@ impl ToolOutcome {
     }
 }
 
-/// A call the tool refuses; the text goes to the model after `error: `.
+/// A call that gave nothing; the text goes to the model after `error: `.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ToolError(pub String);
+pub enum ToolError {
+    /// The tool refuses it, or failed at it.
+    #[error("{0}")]
+    Failed(String),
+    /// The tool stopped it at its time-out, and can say more about it than that.
+    #[error("{0}")]
+    TimedOut(String),
+}
 
 /// What a data row says to one tool (`extra_info.tools_kwargs.<tool>`).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -108,6 +120,16 @@ pub trait Tool: Send + Sync {
     ) -> BoxFuture<'a, Option<f64>> {
         let _ = (instance, kwargs);
         Box::pin(async { None })
+    }
+
+    /// The limits that hold, made from those its YAML gives.
+    fn limits(&self, given: ToolLimits) -> ToolLimits {
+        given
+    }
+
+    /// A call's answer depends on the calls before it, so that none may stand for another.
+    fn keeps_state(&self) -> bool {
+        false
     }
 
     /// Frees what `create` made. A plain function, where verl's is async, so that it runs from a drop, too.

@@ -10,8 +10,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::calculator::Calculator;
+use super::command::Command;
+use super::gate::Gate;
 use super::guess::Guess;
-use super::{Parameters, Tool, ToolSchema};
+use super::{Parameters, Tool, ToolLimits, ToolSchema};
 
 /// What is wrong with a tool YAML. `place` is `file:line: tools[index]`.
 #[derive(Debug, thiserror::Error)]
@@ -43,16 +45,39 @@ pub enum ToolConfigError {
     },
 }
 
-/// A tool from its `config`.
-pub type MakeTool = Arc<dyn Fn(&Parameters) -> Result<Arc<dyn Tool>, String> + Send + Sync>;
+/// A tool as its YAML declares it.
+#[derive(Debug)]
+pub struct Declared<'a> {
+    /// The class's own keys of `config`; those of [`ToolLimits`] are taken out.
+    pub config: &'a Parameters,
+    pub limits: ToolLimits,
+    pub schema: &'a ToolSchema,
+    /// Where the YAML lies.
+    pub folder: &'a Path,
+}
+
+/// Errors say what is wrong with what was declared, without a place.
+pub type MakeTool = Arc<dyn Fn(&Declared<'_>) -> Result<Arc<dyn Tool>, String> + Send + Sync>;
 
 /// How the tools of one class are made.
 #[derive(Clone)]
 pub struct ToolClass {
-    /// From the `config` mapping; errors say what is wrong with it, without a place.
     pub make: MakeTool,
-    /// Used when the YAML gives no `tool_schema`.
-    pub schema: ToolSchema,
+    /// Used when the YAML gives no `tool_schema`. None: it must give one.
+    pub schema: Option<ToolSchema>,
+}
+
+impl ToolClass {
+    /// A class whose tools are made from the `config` alone.
+    pub fn new<T: Tool + 'static>(
+        schema: Option<ToolSchema>,
+        make: impl Fn(&Declared<'_>) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            make: Arc::new(move |declared| Ok(Arc::new(make(declared)?))),
+            schema,
+        }
+    }
 }
 
 impl fmt::Debug for ToolClass {
@@ -69,22 +94,21 @@ impl fmt::Debug for ToolClass {
 pub struct ToolClasses(BTreeMap<String, ToolClass>);
 
 impl Default for ToolClasses {
-    /// `calculator` and `guess`.
+    /// All that are built in.
     fn default() -> Self {
         let mut classes = Self(BTreeMap::new());
         classes.add(
             "calculator",
-            ToolClass {
-                make: Arc::new(|config| Ok(Arc::new(Calculator::from_config(config)?))),
-                schema: Calculator::schema(),
-            },
+            ToolClass::new(Some(Calculator::schema()), |declared| {
+                Calculator::from_config(declared.config)
+            }),
         );
+        classes.add("command", ToolClass::new(None, Command::new));
         classes.add(
             "guess",
-            ToolClass {
-                make: Arc::new(|config| Ok(Arc::new(Guess::from_config(config)?))),
-                schema: Guess::schema(),
-            },
+            ToolClass::new(Some(Guess::schema()), |declared| {
+                Guess::from_config(declared.config)
+            }),
         );
         classes
     }
@@ -124,6 +148,7 @@ struct ToolEntry {
 pub(super) struct Registered {
     pub schema: ToolSchema,
     pub tool: Arc<dyn Tool>,
+    pub gate: Arc<Gate>,
 }
 
 /// The tools of an experiment, by the name the model calls.
@@ -152,7 +177,7 @@ impl ToolRegistry {
         Self::parse(&text, &path.display().to_string(), classes)
     }
 
-    /// As `load`, of text; `path` is for messages.
+    /// As `load`, of text; `path` is for messages, and files are looked for beside it.
     pub fn parse(text: &str, path: &str, classes: &ToolClasses) -> Result<Self, ToolConfigError> {
         let parsed = experiment::yaml::parse(text);
         let fault = |line: u32, message: String| ToolConfigError::Yaml {
@@ -174,11 +199,12 @@ impl ToolRegistry {
             let message = format!("unknown key `{}`; expected `tools` only", other.key);
             return Err(fault(other.key_span.line, message));
         }
+        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
         let mut registry = Self::default();
         for (index, entry) in entries.iter().enumerate() {
             let place = format!("{path}:{}: tools[{index}]", entry.span.line);
             match serde_json::from_value(entry.to_json()) {
-                Ok(entry) => registry.add_entry(entry, place, classes)?,
+                Ok(entry) => registry.add_entry(entry, place, folder, classes)?,
                 Err(error) => {
                     return Err(ToolConfigError::Entry {
                         place,
@@ -194,6 +220,7 @@ impl ToolRegistry {
         &mut self,
         entry: ToolEntry,
         place: String,
+        folder: &Path,
         classes: &ToolClasses,
     ) -> Result<(), ToolConfigError> {
         let Some(class) = classes.0.get(&entry.class_name) else {
@@ -203,8 +230,8 @@ impl ToolRegistry {
                 known: classes.names(),
             });
         };
-        let config = entry.config.unwrap_or_default();
-        if let Some(kind) = config.get("type").filter(|kind| *kind != "native") {
+        let mut config = entry.config.unwrap_or_default();
+        if let Some(kind) = config.remove("type").filter(|kind| *kind != "native") {
             return Err(ToolConfigError::UnknownType {
                 place,
                 kind: kind
@@ -212,18 +239,40 @@ impl ToolRegistry {
                     .map_or_else(|| kind.to_string(), str::to_owned),
             });
         }
-        let schema = match entry.tool_schema {
-            Some(value) => ToolSchema::new(value).map_err(|message| ToolConfigError::Entry {
-                place: format!("{place}.tool_schema"),
-                message,
-            })?,
-            None => class.schema.clone(),
-        };
-        let tool = (class.make)(&config).map_err(|message| ToolConfigError::Entry {
+        let wrong = |message: String| ToolConfigError::Entry {
             place: place.clone(),
             message,
-        })?;
-        self.register(schema, tool).map_err(|error| match error {
+        };
+        let schema = match (entry.tool_schema, &class.schema) {
+            (Some(value), _) => {
+                ToolSchema::new(value).map_err(|message| ToolConfigError::Entry {
+                    place: format!("{place}.tool_schema"),
+                    message,
+                })?
+            }
+            (None, Some(schema)) => schema.clone(),
+            (None, None) => {
+                return Err(wrong(format!(
+                    "`tool_schema` is missing: the model has to be told what `{}` does here",
+                    entry.class_name
+                )));
+            }
+        };
+        let limits = ToolLimits::take(&mut config).map_err(&wrong)?;
+        let tool = (class.make)(&Declared {
+            config: &config,
+            limits,
+            schema: &schema,
+            folder,
+        })
+        .map_err(&wrong)?;
+        if limits.cache > 0 && tool.keeps_state() {
+            return Err(wrong(
+                "`config.cache` is set, but its answers depend on the calls before; remove it"
+                    .to_owned(),
+            ));
+        }
+        self.add(schema, tool, limits).map_err(|error| match error {
             ToolConfigError::NameClash { name, .. } => ToolConfigError::NameClash { place, name },
             other => other,
         })
@@ -235,13 +284,23 @@ impl ToolRegistry {
         schema: ToolSchema,
         tool: Arc<dyn Tool>,
     ) -> Result<(), ToolConfigError> {
+        self.add(schema, tool, ToolLimits::default())
+    }
+
+    fn add(
+        &mut self,
+        schema: ToolSchema,
+        tool: Arc<dyn Tool>,
+        given: ToolLimits,
+    ) -> Result<(), ToolConfigError> {
         if self.get(schema.name()).is_some() {
             return Err(ToolConfigError::NameClash {
                 place: "tools".to_owned(),
                 name: schema.name().to_owned(),
             });
         }
-        self.tools.push(Registered { schema, tool });
+        let gate = Arc::new(Gate::new(tool.limits(given)));
+        self.tools.push(Registered { schema, tool, gate });
         Ok(())
     }
 
@@ -343,7 +402,7 @@ tools:
         for (text, expected) in [
             (
                 "tools: [{class_name: verl.tools.Gsm8kTool}]",
-                "tools.yaml:1: tools[0].class_name is `verl.tools.Gsm8kTool`; expected one of calculator, guess",
+                "tools.yaml:1: tools[0].class_name is `verl.tools.Gsm8kTool`; expected one of calculator, command, guess",
             ),
             (
                 "tools: [{class_name: calculator, config: {type: mcp}}]",

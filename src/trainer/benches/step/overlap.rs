@@ -134,10 +134,7 @@ fn draw(batches_at_once: usize) -> anyhow::Result<Drawing> {
     let mut classes = ToolClasses::default();
     classes.add(
         "calculator",
-        ToolClass {
-            make: Arc::new(|_| Ok(Arc::new(Slow::default()))),
-            schema: Calculator::schema(),
-        },
+        ToolClass::new(Some(Calculator::schema()), |_| Ok(Slow::default())),
     );
     let tools = ToolRegistry::load(&at("experiments/tools/calculator.yaml"), &classes)?;
     let folder = std::env::temp_dir().join(format!("lathe-bench-{}", std::process::id()));

@@ -6,6 +6,7 @@ use tch::{Kind, Tensor};
 
 use crate::arms;
 use crate::overlong::OVERLONG_PENALTY;
+use crate::tools;
 
 /// Collects values; a name is written once a step.
 #[derive(Debug, Default)]
@@ -106,19 +107,7 @@ pub fn rollout_values(
         share(&|rollout| rollout.score.is_none()),
     );
     arms::measure(rollouts, values);
-    values.set(
-        "tool_call_counts/failed_frac",
-        rollouts
-            .iter()
-            .flat_map(|rollout| &rollout.tools)
-            .filter(|tool| tool.failed)
-            .count() as f64
-            / rollouts
-                .iter()
-                .map(|rollout| rollout.tools.len())
-                .sum::<usize>()
-                .max(1) as f64,
-    );
+    tools::measure(rollouts, values);
     // Age of each drawn token: versions between the weights that drew it and those that are about to be updated.
     let mut ages = (0u64, 0u64, 0u64);
     for rollout in rollouts {

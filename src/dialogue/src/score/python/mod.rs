@@ -8,7 +8,6 @@
 //! killed, an exit or a crash is an error with the end of what was printed, a leak ends at the memory limit, and prints do not
 //! reach the answers. The next call has a new process.
 
-mod pool;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -16,9 +15,9 @@ use std::collections::BTreeMap;
 use experiment::arms::Python as Settings;
 use serde_json::{Value, json};
 
-use self::pool::Pool;
 use super::{Score, ScoreError, Scorer, Sees, Started, Transcript};
 use crate::generate::BoxFuture;
+use crate::process::Pool;
 
 /// The scorer.
 #[derive(Debug)]
@@ -29,16 +28,20 @@ pub struct Python {
 
 impl Python {
     pub fn new(settings: Settings, sees: Sees) -> Self {
+        let most_calls = settings.calls;
+        let start = Box::new(move || -> BoxFuture<'static, _> {
+            Box::pin(worker::start(settings.clone()))
+        });
         Self {
             sees,
-            pool: Pool::new(settings),
+            pool: Pool::new(start, most_calls),
         }
     }
 
     async fn ask(&self, transcript: &Transcript, started: &Started) -> Result<Score, ScoreError> {
-        let mut worker = self.pool.take().await?;
+        let mut worker = self.pool.take().await.map_err(ScoreError::Failed)?;
         started.now();
-        let answer = worker.call(&self.request(transcript)).await;
+        let answer = worker.ask(&self.request(transcript)).await;
         // A worker that failed to answer is dropped here, which kills it; so is one whose call is cancelled.
         match answer {
             Ok(answer) => {

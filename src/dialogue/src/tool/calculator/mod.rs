@@ -78,10 +78,12 @@ impl Tool for Calculator {
             let expression = parameters
                 .get("expression")
                 .and_then(Value::as_str)
-                .ok_or_else(|| ToolError("parameter \"expression\" is missing".to_owned()))?;
+                .ok_or_else(|| {
+                    ToolError::Failed("parameter \"expression\" is missing".to_owned())
+                })?;
             self.answer(expression)
                 .map(ToolOutcome::text)
-                .map_err(|error| ToolError(error.to_string()))
+                .map_err(|error| ToolError::Failed(error.to_string()))
         })
     }
 }
