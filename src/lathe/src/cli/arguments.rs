@@ -210,7 +210,7 @@ pub struct ExportArguments {
     /// [default: as the name after -o ends, else csv]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// Where to write; `-` or nothing: standard output
+    /// Where to write; a folder: RUN.FORMAT in it; `-` or nothing: standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Only these: names, globs, or words such as reward and kl [default: all; in pictures the usual ones]

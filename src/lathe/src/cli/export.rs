@@ -25,6 +25,10 @@ pub fn export(
     let run = runs::find(&arguments.place, &arguments.run)?;
     let format = arguments.format().map_err(Failure::usage)?;
     let target = match &arguments.output {
+        // Into a folder: under the run's name.
+        Some(path) if path.is_dir() => {
+            Target::File(path.join(format!("{}.{}", run.name(), format.extension())))
+        }
         Some(path) if path.as_os_str() != "-" => Target::File(path.clone()),
         _ => Target::StandardOutput,
     };

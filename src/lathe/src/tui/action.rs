@@ -175,8 +175,11 @@ pub enum Effect {
         program: std::process::Command,
         then: Box<dyn FnOnce(std::io::Result<std::process::ExitStatus>) -> Message + Send>,
     },
-    /// Copy by OSC 52.
-    Copy(String),
+    /// Copy by OSC 52, and to a file, since no terminal says whether it took it; then say so of `what` was copied.
+    Copy {
+        text: String,
+        what: String,
+    },
     /// Keep the layout and the like for the next time.
     SaveState,
     SetTheme(String),
@@ -213,7 +216,7 @@ impl fmt::Debug for Effect {
             Self::Job { name, .. } => write!(f, "Job({name})"),
             Self::WatchFiles { owner, files } => write!(f, "WatchFiles({owner}, {files:?})"),
             Self::Foreground { program, .. } => write!(f, "Foreground({program:?})"),
-            Self::Copy(text) => write!(f, "Copy({} bytes)", text.len()),
+            Self::Copy { text, what } => write!(f, "Copy({what}: {} bytes)", text.len()),
             Self::SaveState => f.write_str("SaveState"),
             Self::SetTheme(name) => write!(f, "SetTheme({name})"),
         }

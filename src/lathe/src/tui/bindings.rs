@@ -141,7 +141,7 @@ const GLOBAL: &[Binding] = &[
     global("page.previous", &["ctrl-left", "{"], Global::PreviousPage, "previous page", ""),
     global("app.theme", &["T"], Global::NextTheme, "next theme", ""),
     global("app.freeze", &["F"], Global::Freeze, "freeze the screen, or let it go on; nothing is lost", ""),
-    global("app.copy", &["y"], Global::Copy, "copy what is selected (OSC 52), and say where it was written", ""),
+    global("app.copy", &["y"], Global::Copy, "copy what is selected (OSC 52) and write it to a file, whose name is told", ""),
     global("app.export", &["ctrl-e"], Global::Export, "write this page to a file: curves, table or screen", ""),
     global("export.screen_svg", &[], Global::ExportAs(Kind::ScreenSvg), "write the screen to a file, as SVG", ""),
     global("export.screen_text", &[], Global::ExportAs(Kind::ScreenText), "write the screen to a file, as text", ""),

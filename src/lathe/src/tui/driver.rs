@@ -30,6 +30,7 @@ use super::sources::{Outbox, Sources};
 use super::theme::{self, Depth, Theme, ThemeError};
 use super::watching::Watching;
 use crate::cli::Failure;
+use crate::export::{ExportError, write_whole};
 use crate::terminal::Terminal;
 
 /// Frames a second for what happens by itself: a curve that grows needs no more, and each costs bytes over SSH.
@@ -173,6 +174,7 @@ pub fn open(options: Options, terminal: Terminal) -> Result<i32, Failure> {
         outbox,
         input,
         state_file,
+        copied_file: places.as_ref().map(Places::copied_file),
         theme_directories,
         depth,
         wakes,
@@ -219,6 +221,7 @@ struct Driver {
     input: InputThread,
     watching: Watching,
     state_file: Option<PathBuf>,
+    copied_file: Option<PathBuf>,
     theme_directories: Vec<PathBuf>,
     depth: Depth,
     wakes: Receiver<Wake>,
@@ -374,7 +377,10 @@ impl Driver {
                     self.app.update(Action::Resize { columns, rows });
                     self.perform(effects, screen)?;
                 }
-                Effect::Copy(copied) => screen.write(&osc52(&copied))?,
+                Effect::Copy { text, what } => {
+                    screen.write(&osc52(&text))?;
+                    self.write_copied(&text, &what);
+                }
                 Effect::SaveState => self.save_state(),
                 Effect::SetTheme(name) => {
                     self.set_theme(&name);
@@ -451,6 +457,22 @@ impl Driver {
         }
     }
 
+    /// Writes what was sent to the clipboard to a file that holds the newest copy alone, and says where.
+    fn write_copied(&mut self, text: &str, what: &str) {
+        let sent = format!("{what}: sent to the terminal's clipboard (OSC 52)");
+        let notice = match &self.copied_file {
+            _ if self.app.shared.is_read_only => {
+                Notice::good(format!("{sent}; to no file: read-only"))
+            }
+            None => Notice::good(format!("{sent}; to no file: there is no home directory")),
+            Some(path) => match copy_to(path, text) {
+                Ok(()) => Notice::good(format!("{sent} and written to {}", path.display())),
+                Err(error) => Notice::caution(format!("{sent}; to no file: {error}")),
+            },
+        };
+        self.app.shared.say(notice);
+    }
+
     fn set_theme(&mut self, name: &str) {
         match ready_theme(name, &self.theme_directories, self.depth) {
             Ok(theme) => self.app.shared.theme = theme,
@@ -473,6 +495,20 @@ impl Driver {
             .collect();
         self.watching.set("theme", &files);
     }
+}
+
+/// Readable by its owner alone: dialogues may be private.
+fn copy_to(path: &Path, text: &str) -> Result<(), ExportError> {
+    use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt as _;
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(ExportError::Write)?;
+    }
+    write_whole(path, |file| {
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))
+            .and_then(|()| file.write_all(text.as_bytes()))
+            .map_err(ExportError::Write)
+    })
 }
 
 /// Copy to the terminal's clipboard; wrapped for tmux, which else keeps it.

@@ -84,6 +84,11 @@ impl Places {
         self.config.join("themes")
     }
 
+    /// What was copied last, by any workbench.
+    pub fn copied_file(&self) -> PathBuf {
+        self.state.join("copied.txt")
+    }
+
     /// The file of a project's remembered state; one file a project directory.
     pub fn state_file(&self, project: &Path) -> PathBuf {
         let name: String = project

@@ -59,11 +59,16 @@ pub struct RunEntry {
     pub notes: Notes,
     /// Its log or its notes cannot be read: why.
     pub problem: Option<String>,
+    /// `glance` tells a moment of its replay.
+    pub is_replayed: bool,
 }
 
 impl RunEntry {
-    /// `running`, `paused`, `finished`, `stopped`, `failed`, `dead`, or `unreadable`.
+    /// `running`, `paused`, `finished`, `stopped`, `failed`, `dead`, `replay`, or `unreadable`.
     pub fn state_word(&self) -> &'static str {
+        if self.is_replayed {
+            return "replay";
+        }
         self.glance.as_ref().map_or("unreadable", Glance::word)
     }
 
@@ -285,6 +290,27 @@ impl Shared {
         self.open.get(self.current.as_ref()?)
     }
 
+    /// What an open run does now: `replay`, `opening`, `paused`, `running`, `finished`, `dead`…; empty where nothing tells.
+    pub fn state_word(&self, run: &OpenRun) -> &'static str {
+        let is_replayed = |replay: &Replay| replay.key == run.key;
+        if self.replay.as_ref().is_some_and(is_replayed) {
+            return "replay";
+        }
+        if !run.is_caught_up {
+            return "opening";
+        }
+        match self.runs.find(&run.key) {
+            // The fold is newer than the glance.
+            Some(entry) if entry.is_running() && run.state.is_paused => "paused",
+            Some(entry) if entry.is_running() => "running",
+            Some(entry) => entry.state_word(),
+            None => match &run.state.ended {
+                Some(ended) => ended.status.word(),
+                None => "",
+            },
+        }
+    }
+
     /// How the current run ended, with the reason: `failed: CUDA is not there`, `dead: process 42 is gone`. None: it has
     /// not, or well.
     pub fn how_it_ended(&self) -> Option<String> {
@@ -298,7 +324,8 @@ impl Shared {
             .entries
             .iter()
             .find(|entry| entry.key == run.key)?;
-        let liveness = &entry.glance.as_ref()?.liveness;
+        let glance = entry.glance.as_ref().filter(|_| !entry.is_replayed);
+        let liveness = &glance?.liveness;
         Some(format!("{}: {}", liveness.word(), liveness.reason()?))
     }
 

@@ -57,8 +57,8 @@ impl<'a> Series<'a> {
         self.column.non_finite()
     }
 
-    /// How often the run went back.
-    pub(super) fn rewinds(self) -> u32 {
+    /// How often the run went back: what was read of an earlier count may be gone.
+    pub fn rewinds(self) -> u32 {
         self.rows.rewinds
     }
 

@@ -142,6 +142,7 @@ fn cause_words(cause: &Span) -> String {
         // The trainer names a call's span by its tool and its dialogue.
         (Lane::Tool, Some((tool, instance))) => format!("tool `{tool}`, instance {instance}"),
         (Lane::Tool, None) => format!("tool `{}`", cause.name),
+        (Lane::Paused, _) => "the end of a pause".to_owned(),
         (lane, _) => {
             let lane = lane.name().replace('_', " ");
             if cause.name.is_empty() || cause.name == lane {

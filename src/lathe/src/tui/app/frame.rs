@@ -9,6 +9,7 @@
 //! ```
 
 use ratatui::Frame;
+use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Block;
@@ -19,6 +20,9 @@ use crate::tui::pages::PageId;
 use crate::tui::shared::OpenRun;
 use crate::tui::theme::Role;
 use crate::tui::widgets::{empty, text};
+
+/// Columns of the run's standing that tabs leave it: `running  step 41/80`.
+const STANDING: usize = 19;
 
 /// Columns of the replay bar's text.
 const REPLAY_LABEL: u16 = 26;
@@ -86,19 +90,34 @@ impl App {
         if let Some(modal) = &self.modal {
             modal.draw(&self.shared, self.page, frame, area);
         }
+        if !self.shared.glyphs.unicode {
+            in_ascii(frame.buffer_mut());
+        }
     }
 
-    /// The tabs' texts: every name where the run's standing fits beside them, else numbers and the current one's name.
+    /// The tabs' texts: every name where the run's standing fits beside them, else four letters of each, else numbers and
+    /// the current one's name.
     fn tabs(&self, width: u16) -> Vec<(PageId, String)> {
         let standing: usize = self.standing().iter().map(Span::width).sum();
-        let names: usize = PageId::ALL.map(|page| page.title().len() + 4).iter().sum();
-        let is_wide = names + standing < usize::from(width);
+        let taken = |title: fn(PageId) -> &'static str, around: usize| -> usize {
+            PageId::ALL
+                .map(|page| title(page).len() + around)
+                .iter()
+                .sum()
+        };
+        let is_wide = taken(PageId::title, 4) + standing < usize::from(width);
+        let needed = taken(PageId::short_title, 3) + STANDING.min(standing);
+        let is_middling = needed < usize::from(width);
         PageId::ALL
             .into_iter()
             .enumerate()
             .map(|(index, page)| {
                 let number = index + 1;
-                let label = if is_wide || page == self.page {
+                let label = if is_wide {
+                    format!("{number} {}", page.title())
+                } else if is_middling {
+                    format!("{number}{}", page.short_title())
+                } else if page == self.page {
                     format!("{number} {}", page.title())
                 } else {
                     number.to_string()
@@ -189,27 +208,13 @@ impl App {
         spans
     }
 
-    fn state_of(&self, run: &OpenRun) -> (String, Role) {
-        if self.shared.replay.is_some() {
-            return ("replay".to_owned(), Role::Caution);
-        }
-        if !run.is_caught_up {
-            return ("opening".to_owned(), Role::Muted);
-        }
-        let word = match self.shared.runs.find(&run.key) {
-            // The fold is newer than the glance.
-            Some(entry) if entry.is_running() && run.state.is_paused => "paused".to_owned(),
-            Some(entry) if entry.is_running() => "running".to_owned(),
-            Some(entry) => entry.state_word().to_owned(),
-            None => match &run.state.ended {
-                Some(ended) => ended.status.word().to_owned(),
-                None => String::new(),
-            },
-        };
-        let role = match word.as_str() {
+    fn state_of(&self, run: &OpenRun) -> (&'static str, Role) {
+        let word = self.shared.state_word(run);
+        let role = match word {
             "running" => Role::Accent,
             "finished" => Role::Good,
             "failed" | "dead" => Role::Bad,
+            "opening" => Role::Muted,
             _ => Role::Caution,
         };
         (word, role)
@@ -268,6 +273,18 @@ impl App {
         frame.render_widget(Line::from(spans), area);
     }
 
+    /// Keys with a hint, each as `(key, hint)`.
+    fn hints(&self, context: Context) -> Vec<(String, &'static str)> {
+        bindings::all()
+            .iter()
+            .filter(|binding| binding.context == context && !binding.hint.is_empty())
+            .filter_map(|binding| {
+                let key = self.shared.keymap.keys_of(binding).first()?;
+                Some((key.clone(), binding.hint))
+            })
+            .collect()
+    }
+
     fn draw_footer(&self, frame: &mut Frame<'_>, area: Rect) {
         let shared = &self.shared;
         let unicode = shared.glyphs.unicode;
@@ -286,33 +303,18 @@ impl App {
         let status = self.pages.get(self.page).status(shared);
         let mut spans: Vec<Span<'_>> = Vec::new();
         let mut room = usize::from(area.width).saturating_sub(text::width(&status) + 1);
-        let hints: Vec<(String, &str)> = if is_typing {
-            vec![
-                ("enter".to_owned(), "accept"),
-                ("esc".to_owned(), "give up"),
-            ]
+        let (of_page, of_all) = if is_typing {
+            let enter = ("enter".to_owned(), "accept");
+            (vec![enter, ("esc".to_owned(), "give up")], Vec::new())
         } else {
-            let of_page = bindings::all()
-                .iter()
-                .filter(|binding| binding.context == Context::Page(self.page));
-            let global = bindings::all()
-                .iter()
-                .filter(|binding| binding.context == Context::Global);
-            of_page
-                .chain(global)
-                .filter(|binding| !binding.hint.is_empty())
-                .filter_map(|binding| {
-                    let key = shared.keymap.keys_of(binding).first()?;
-                    Some((key.clone(), binding.hint))
-                })
-                .collect()
+            (
+                self.hints(Context::Page(self.page)),
+                self.hints(Context::Global),
+            )
         };
-        for (key, hint) in hints {
-            let width = text::width(&key) + text::width(hint) + 3;
-            if width > room {
-                continue;
-            }
-            room -= width;
+        // How to get help and out is always said; the page's own hints have what is left.
+        let always: Vec<(String, &str)> = fitting(of_all, &mut room);
+        for (key, hint) in fitting(of_page, &mut room).into_iter().chain(always) {
             spans.push(Span::styled(key, shared.style(Role::Accent)));
             spans.push(Span::styled(
                 format!(" {hint}  "),
@@ -324,6 +326,29 @@ impl App {
             let width = (text::width(&status) as u16).min(area.width);
             let right = Rect::new(area.right() - width, area.y, width, 1);
             frame.render_widget(Line::styled(status, shared.style(Role::Muted)), right);
+        }
+    }
+}
+
+/// Those of the hints that have room, in their order.
+fn fitting(hints: Vec<(String, &'static str)>, room: &mut usize) -> Vec<(String, &'static str)> {
+    hints
+        .into_iter()
+        .filter(|(key, hint)| {
+            let width = text::width(key) + text::width(hint) + 3;
+            let fits = width <= *room;
+            *room -= if fits { width } else { 0 };
+            fits
+        })
+        .collect()
+}
+
+/// What data brought along (names, dialogues, logs) and the terminal cannot show: a `?` for each column that it takes.
+fn in_ascii(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if !cell.symbol().is_ascii() {
+            let columns = text::width(cell.symbol()).max(1);
+            cell.set_symbol(&"?".repeat(columns));
         }
     }
 }

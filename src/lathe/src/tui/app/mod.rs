@@ -114,6 +114,7 @@ impl App {
         }
         let mut effects = Vec::new();
         self.shared.front = self.page;
+        self.replay_in_the_list();
         for page in PageId::ALL {
             effects.extend(
                 self.pages
@@ -459,11 +460,8 @@ impl App {
                 effects
             }
             Global::Copy => {
-                if let Some((copied, what)) = self.pages.get(self.page).copied(&self.shared) {
-                    self.shared.say(Notice::good(format!(
-                        "{what}: sent to the terminal's clipboard (OSC 52); ctrl-e writes to a file"
-                    )));
-                    vec![Effect::Copy(copied)]
+                if let Some((text, what)) = self.pages.get(self.page).copied(&self.shared) {
+                    vec![Effect::Copy { text, what }]
                 } else {
                     self.shared
                         .say(Notice::caution("there is nothing to copy here"));

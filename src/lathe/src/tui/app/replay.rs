@@ -1,6 +1,7 @@
 //! A replay's controls: start and leave, play and pause, speed, and jumps to a moment, a step or a mark.
 
 use runlog::RunState;
+use runlog::state::{Glance, Liveness};
 
 use super::App;
 use crate::tui::action::{Effect, ReplayCommand};
@@ -42,11 +43,54 @@ impl App {
             run.is_caught_up = false;
         }
         self.is_data_new = true;
-        // Following starts anew and sends the whole state.
+        // Following starts anew and sends the whole state; the list tells the run's end again.
         vec![
             Effect::CloseRun(replay.key.clone()),
             Effect::OpenRun(replay.key),
+            Effect::RefreshRuns,
         ]
+    }
+
+    /// In the list of runs the replayed one stands as it stood at the moment that is shown.
+    pub(super) fn replay_in_the_list(&mut self) {
+        let shared = &mut self.shared;
+        let Some(replay) = &shared.replay else {
+            return;
+        };
+        let (Some(run), Some(entry)) = (
+            shared.open.get(&replay.key),
+            shared
+                .runs
+                .entries
+                .iter_mut()
+                .find(|entry| entry.key == replay.key),
+        ) else {
+            return;
+        };
+        let state = &run.state;
+        let last = state.series.iter();
+        let glance = Glance {
+            mode: state
+                .started
+                .as_ref()
+                .map_or_else(String::new, |started| started.mode.clone()),
+            total_steps: state.total_steps().unwrap_or(0),
+            step: state.step,
+            elapsed_ms: replay.at_ms,
+            end: None,
+            // What may be done with its process is no matter of the replay.
+            liveness: entry
+                .glance
+                .as_ref()
+                .map_or(Liveness::Running, |glance| glance.liveness.clone()),
+            is_paused: state.is_paused,
+            last: last
+                .filter_map(|(name, series)| Some((name.to_owned(), series.last()?.value)))
+                .collect(),
+        };
+        entry.is_replayed = true;
+        entry.glance = Some(glance);
+        shared.runs.version += 1;
     }
 
     pub(super) fn toggle_replay(&mut self) -> Vec<Effect> {

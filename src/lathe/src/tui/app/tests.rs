@@ -27,36 +27,113 @@ fn number_keys_and_clicks_on_tabs_bring_pages_to_the_front() {
     assert_eq!(bench.app.page, PageId::Live);
 }
 
+/// A run of three steps in `folder`, as the list has it.
+fn entry(folder: &std::path::Path, name: &str, liveness: Liveness) -> RunEntry {
+    let path = crate::tui::testing::sample_run_in(folder, 3);
+    let named = folder.join(name);
+    std::fs::rename(path, &named).unwrap();
+    let run_dir = runlog::RunDir::open(&named).unwrap();
+    let mut glance = runlog::state::glance(&run_dir, std::time::SystemTime::now()).unwrap();
+    glance.liveness = liveness;
+    RunEntry {
+        key: RunKey::new(&named),
+        info: run_dir.info().clone(),
+        glance: Some(glance),
+        problem: None,
+        is_replayed: false,
+        notes: runlog::notes::Notes::default(),
+    }
+}
+
+fn listed(entries: Vec<RunEntry>) -> Action {
+    Action::Message(Message::RunsListed(crate::tui::shared::RunList {
+        entries,
+        is_read: true,
+        ..Default::default()
+    }))
+}
+
+#[test]
+fn in_a_replay_the_list_of_runs_stands_at_its_moment_and_tells_the_end_again_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = entry(folder.path(), "a", Liveness::Finished);
+    let key = run.key.clone();
+    let mut bench = Bench::default();
+    bench.act(listed(vec![run.clone()]));
+    bench.press("2 P 1");
+    // What a replay sends: the events up to its moment.
+    let events: Vec<_> = sample_events(3)
+        .into_iter()
+        .filter(|event| event.elapsed_ms <= 4600.0)
+        .collect();
+    bench.act(Action::Message(Message::Events {
+        key: key.clone(),
+        events,
+    }));
+    let row = |bench: &mut Bench| {
+        let screen = bench.screen(120, 30);
+        let mut rows = screen.lines().skip(1);
+        let row = rows.find(|line| line.contains(" 2/3 ") || line.contains(" 3/3 "));
+        row.unwrap_or_else(|| panic!("{screen}")).to_owned()
+    };
+    let replayed = row(&mut bench);
+    assert!(
+        replayed.contains("replay") && replayed.contains("2/3"),
+        "{replayed}"
+    );
+    // The list is read again while the replay goes on.
+    bench.act(listed(vec![run.clone()]));
+    assert_eq!(row(&mut bench), replayed);
+    bench.press("P");
+    assert!(has(&bench, |effect| matches!(effect, Effect::RefreshRuns)));
+    bench.act(listed(vec![run]));
+    let after = row(&mut bench);
+    assert!(
+        after.contains("finished") && after.contains("3/3"),
+        "{after}"
+    );
+}
+
+#[test]
+fn names_that_a_plain_terminal_cannot_show_keep_their_place() {
+    let mut bench = Bench::default();
+    bench.open_run("/project/runs/größe-模型", 5);
+    bench.make_plain();
+    for page in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+        bench.press(page);
+        let screen = bench.screen(100, 30);
+        assert!(screen.is_ascii(), "{screen}");
+    }
+    bench.press("2");
+    assert!(bench.screen(100, 30).contains("gr??e-????"));
+}
+
+#[test]
+fn a_narrow_screen_names_every_page_and_says_how_to_get_help_and_out() {
+    let mut bench = Bench::with_run(20);
+    for page in PageId::ALL {
+        bench.act(Action::Command(Command::Global(Global::Go(page))));
+        bench.app.shared.notice = None;
+        let screen = bench.screen(80, 24);
+        let tabs = screen.lines().next().unwrap();
+        for other in PageId::ALL {
+            assert!(tabs.contains(other.short_title()), "{tabs}");
+        }
+        let footer = screen.lines().last().unwrap();
+        for hint in ["? help", ": actions", "q quit"] {
+            assert!(footer.contains(hint), "{page:?}: {footer}");
+        }
+    }
+}
+
 #[test]
 fn a_page_that_needs_a_run_takes_the_running_one_or_the_newest_when_none_was_chosen() {
     let folder = tempfile::tempdir().unwrap();
-    let entry = |name: &str, liveness: Liveness| {
-        let path = crate::tui::testing::sample_run_in(folder.path(), 3);
-        let named = folder.path().join(name);
-        std::fs::rename(path, &named).unwrap();
-        let run_dir = runlog::RunDir::open(&named).unwrap();
-        let mut glance = runlog::state::glance(&run_dir, std::time::SystemTime::now()).unwrap();
-        glance.liveness = liveness;
-        RunEntry {
-            key: RunKey::new(&named),
-            info: run_dir.info().clone(),
-            glance: Some(glance),
-            problem: None,
-            notes: runlog::notes::Notes::default(),
-        }
-    };
-    let newest = entry("b", Liveness::Finished);
-    let running = entry("a", Liveness::Running);
-    let list = |entries: Vec<RunEntry>| {
-        Action::Message(Message::RunsListed(crate::tui::shared::RunList {
-            entries,
-            is_read: true,
-            ..Default::default()
-        }))
-    };
+    let newest = entry(folder.path(), "b", Liveness::Finished);
+    let running = entry(folder.path(), "a", Liveness::Running);
     for page in PageId::ALL {
         let mut bench = Bench::default();
-        bench.act(list(vec![newest.clone()]));
+        bench.act(listed(vec![newest.clone()]));
         bench.press(&(page as usize + 1).to_string());
         let current = bench.app.shared.current.clone();
         assert_eq!(current.is_some(), page.needs_run(), "{page:?}");
@@ -68,9 +145,9 @@ fn a_page_that_needs_a_run_takes_the_running_one_or_the_newest_when_none_was_cho
     // The list may be read when the page is on the screen already.
     let mut bench = Bench::default();
     bench.press("2");
-    bench.act(list(vec![newest.clone(), running.clone()]));
+    bench.act(listed(vec![newest.clone(), running.clone()]));
     assert_eq!(bench.app.shared.current, Some(running.key));
-    bench.act(list(vec![newest]));
+    bench.act(listed(vec![newest]));
     assert_ne!(bench.app.shared.current, None, "a choice stays");
 }
 

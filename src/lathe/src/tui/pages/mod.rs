@@ -10,6 +10,7 @@ pub mod logs;
 pub mod rollouts;
 pub mod runs;
 pub mod timeline;
+mod words;
 
 use crossterm::event::{KeyEvent, MouseEvent};
 use ratatui::Frame;
@@ -53,6 +54,20 @@ impl PageId {
             Self::Config => "Config",
             Self::Launch => "Launch",
             Self::Compare => "Compare",
+            Self::Logs => "Logs",
+        }
+    }
+
+    /// The title in four letters, for tabs on a narrow screen.
+    pub fn short_title(self) -> &'static str {
+        match self {
+            Self::Runs => "Runs",
+            Self::Live => "Live",
+            Self::Timeline => "Time",
+            Self::Rollouts => "Roll",
+            Self::Config => "Conf",
+            Self::Launch => "Lnch",
+            Self::Compare => "Comp",
             Self::Logs => "Logs",
         }
     }

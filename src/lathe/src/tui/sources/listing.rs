@@ -87,5 +87,6 @@ fn entry(entry: &run_list::Entry) -> RunEntry {
         glance: Some(entry.glance.clone()),
         notes: entry.notes.clone(),
         problem: entry.problem.clone(),
+        is_replayed: false,
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod chart;
 pub mod empty;
+pub mod envelopes;
 pub mod field;
 pub mod frame;
 pub mod list;

@@ -10,6 +10,8 @@
 
 use runlog::series::{Scale, Series, XAxis};
 
+use super::{chart, text};
+
 /// The part of the x axis on screen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
@@ -36,6 +38,72 @@ impl Window {
             Scale::Log => (self.x0.ln() + share * (self.x1.ln() - self.x0.ln())).exp(),
         }
     }
+
+    /// What stands below both ends: `0`, `step 80`.
+    pub fn labels(self, axis: XAxis) -> (String, String) {
+        let right = format!("{} {}", axis.name(), x_text(self.x1, axis));
+        (x_text(self.x0.max(0.0), axis), right)
+    }
+
+    /// Round places between the ends with their labels, in a plot so many characters wide: shares of the width.
+    pub fn ticks(self, axis: XAxis, columns: u16) -> Vec<(f64, String)> {
+        let most = f64::from(columns / COLUMNS_A_TICK);
+        let width = self.x1 - self.x0;
+        if most < 2.0 || !(width.is_finite() && width > 0.0) {
+            return Vec::new();
+        }
+        let places: Vec<f64> = match self.scale {
+            Scale::Log => {
+                let (first, last) = (self.x0.log10().ceil(), self.x1.log10().floor());
+                let step = ((last - first) / most).ceil().max(1.0);
+                (0..=((last - first).max(0.0) / step) as u32)
+                    .map(|i| 10_f64.powf(first + step * f64::from(i)))
+                    .collect()
+            }
+            Scale::Linear => {
+                let step = match axis {
+                    XAxis::Time => time_step(width / most),
+                    XAxis::Step | XAxis::Samples => chart::nice_step(width / most).max(1.0).ceil(),
+                    XAxis::Tokens => chart::nice_step(width / most),
+                };
+                let first = (self.x0 / step).ceil();
+                (0..=(width / step) as u32)
+                    .map(|i| (first + f64::from(i)) * step)
+                    .collect()
+            }
+        };
+        places
+            .into_iter()
+            .map(|x| (self.share(x), x_text(x, axis)))
+            .filter(|(share, _)| (0.0..=1.0).contains(share))
+            .collect()
+    }
+}
+
+/// Characters of the x axis for one tick.
+const COLUMNS_A_TICK: u16 = 14;
+
+/// An x as people read it on this axis.
+pub fn x_text(x: f64, axis: XAxis) -> String {
+    match axis {
+        XAxis::Time => text::clock(x),
+        XAxis::Step => format!("{x:.0}"),
+        XAxis::Tokens | XAxis::Samples => text::number(x),
+    }
+}
+
+/// The next round stretch of time that is not shorter, ms.
+fn time_step(wanted_ms: f64) -> f64 {
+    const SECONDS: [f64; 17] = [
+        1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0,
+        10_800.0, 21_600.0, 43_200.0,
+    ];
+    let day = 86_400e3;
+    SECONDS
+        .into_iter()
+        .map(|seconds| seconds * 1e3)
+        .find(|step| *step >= wanted_ms)
+        .unwrap_or_else(|| day * chart::nice_step(wanted_ms / day).ceil())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,12 +174,23 @@ impl Viewport {
         true
     }
 
-    /// Moves the zoomed part by a share of its width.
-    pub fn pan(&mut self, share: f64, range: (f64, f64)) {
-        if let Some((x0, x1)) = self.zoom {
-            let by = (x1 - x0) * share;
-            self.zoom = clamped(x0 + by, x1 + by, range);
+    /// Moves the zoomed part by a share of its width, and the crosshair with it to a point of `series`, so that it stays in
+    /// view; gives the crosshair's step where it moved.
+    pub fn pan(
+        &mut self,
+        share: f64,
+        range: (f64, f64),
+        series: Option<Series<'_>>,
+    ) -> Option<u64> {
+        let (x0, x1) = self.zoom?;
+        let by = (x1 - x0) * share;
+        self.zoom = clamped(x0 + by, x1 + by, range);
+        let (now0, now1) = self.zoom?;
+        let x = self.crosshair?;
+        if (now0..=now1).contains(&x) {
+            return None;
         }
+        self.set_crosshair(x.clamp(now0, now1), series)
     }
 
     /// Puts the crosshair on the point of `series` that is nearest to `x`, infinity for the last one; gives its step. None: there
@@ -183,9 +262,9 @@ mod tests {
         let mut view = Viewport::default();
         assert!(view.zoom_by(0.5, range));
         assert_eq!(view.zoom, Some((40.0, 80.0)));
-        view.pan(0.25, range);
+        view.pan(0.25, range, None);
         assert_eq!(view.zoom, Some((40.0, 80.0)));
-        view.pan(-0.25, range);
+        view.pan(-0.25, range, None);
         assert_eq!(view.zoom, Some((30.0, 70.0)));
         assert!(view.zoom_by(2.0, range));
         assert_eq!(view.zoom, None);
@@ -194,6 +273,34 @@ mod tests {
             !view.zoom_by(0.5, range),
             "two steps are as near as it gets"
         );
+    }
+
+    #[test]
+    fn ticks_are_round_and_as_many_as_have_room() {
+        let ticks = |x0: f64, x1: f64, scale: Scale, axis: XAxis, columns: u16| -> Vec<String> {
+            let ticks = Window { x0, x1, scale }.ticks(axis, columns);
+            assert!(ticks.iter().all(|(share, _)| (0.0..=1.0).contains(share)));
+            ticks.into_iter().map(|(_, label)| label).collect()
+        };
+        let linear = |x0, x1, axis, columns| ticks(x0, x1, Scale::Linear, axis, columns);
+        assert_eq!(
+            linear(0.0, 80.0, XAxis::Step, 60),
+            ["0", "20", "40", "60", "80"]
+        );
+        assert_eq!(linear(0.0, 80.0, XAxis::Step, 20), Vec::<String>::new());
+        assert_eq!(
+            linear(3.0, 7.0, XAxis::Step, 200),
+            ["3", "4", "5", "6", "7"]
+        );
+        assert_eq!(
+            linear(0.0, 200e3, XAxis::Time, 60),
+            ["0:00", "1:00", "2:00", "3:00"]
+        );
+        assert_eq!(
+            ticks(1.0, 20_000.0, Scale::Log, XAxis::Step, 80),
+            ["1", "10", "100", "1000", "10000"]
+        );
+        assert_eq!(linear(5.0, 5.0, XAxis::Step, 80), Vec::<String>::new());
     }
 
     #[test]

@@ -108,7 +108,10 @@ impl Compare {
                     0.25
                 };
                 if let Some(range) = self.range(shared) {
-                    self.view.pan(share, range);
+                    let mut view = self.view;
+                    let step = view.pan(share, range, self.main_series(shared));
+                    self.view = view;
+                    shared.step = step.or(shared.step);
                 }
             }
             Command::LogX => self.view.is_log = !self.view.is_log,

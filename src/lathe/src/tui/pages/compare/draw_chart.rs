@@ -4,13 +4,12 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
-use runlog::series::{XAxis, envelope};
 
 use super::Compare;
 use super::draw::ending;
 use crate::tui::shared::{OpenRun, Shared};
 use crate::tui::theme::Role;
-use crate::tui::widgets::chart::{self, Chart, Curve, YAxis};
+use crate::tui::widgets::chart::{self, Chart, Curve, Look, YAxis};
 use crate::tui::widgets::{empty, frame as frames, text};
 
 /// Of a run in the legend at least.
@@ -68,29 +67,26 @@ pub fn draw(page: &Compare, shared: &Shared, frame: &mut Frame<'_>, area: Rect) 
     };
     let window = page.view.window(range);
     let dots = chart::dot_columns(plot.width, shared.glyphs.plot);
-    let curves: Vec<Curve> = shared
-        .shown_runs()
+    let runs = shared.shown_runs();
+    let curves: Vec<Curve> = runs
         .iter()
-        .enumerate()
-        .filter_map(|(index, (color, run))| {
+        .filter_map(|(color, run)| {
             let series = run.state.series.get(metric)?;
             Some(Curve {
-                cells: envelope(series, axis, window.x0, window.x1, dots, window.scale),
-                style: shared.theme.series(*color),
+                cells: page
+                    .envelopes
+                    .cut((&run.key, metric, 0.0), series, axis, window, dots),
+                look: Look::of_run(*color, 0, runs.len(), &shared.theme),
                 is_faint: false,
-                mark: chart::mark(index, shared.glyphs),
             })
         })
         .collect();
-    let label = |x: f64| match axis {
-        XAxis::Time => text::clock(x),
-        _ => text::number(x),
-    };
     let drawn = Chart {
         y: YAxis::around(&curves, &[], page.is_log_y),
         curves,
         limits: Vec::new(),
-        x_labels: (label(window.x0.max(0.0)), label(window.x1)),
+        x_labels: window.labels(axis),
+        x_ticks: window.ticks(axis, chart::plot_columns(plot.width)),
         events: Vec::new(),
         crosshair: page
             .view
@@ -164,22 +160,19 @@ fn legend(
         .and_then(|(_, run)| Some((*run, read(page, run, metric)?)));
     let entries: Vec<Vec<Span<'static>>> = runs
         .iter()
-        .enumerate()
-        .map(|(index, (color, run))| {
-            let mark = match chart::mark(index, shared.glyphs) {
-                '•' => '●',
-                mark => mark,
-            };
+        .map(|(color, run)| {
+            let look = Look::of_run(*color, 0, runs.len(), &shared.theme);
+            let sample = look.sample(shared.glyphs);
             let value = words(page, run, base, metric, shared);
-            let for_name = room.saturating_sub(text::width(&value) + 6);
+            let for_name = room.saturating_sub(text::width(&value) + 7);
             let name = ending(
                 &text::printable(&super::table::label(run)),
                 for_name,
                 unicode,
             );
-            let used = text::width(&name) + text::width(&value) + 4;
+            let used = text::width(&name) + text::width(&value) + text::width(&sample) + 3;
             vec![
-                Span::styled(format!(" {mark} "), shared.theme.series(*color)),
+                Span::styled(format!(" {sample} "), look.style),
                 Span::raw(name),
                 Span::styled(format!(" {value}"), shared.style(Role::Muted)),
                 Span::raw(" ".repeat(room.saturating_sub(used))),

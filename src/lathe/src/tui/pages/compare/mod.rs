@@ -31,6 +31,7 @@ use crate::export::curves::{Panel, Shown, View, panel};
 use crate::tui::action::{self, Effect, PageMessage};
 use crate::tui::shared::{Notice, RunKey, Shared};
 use crate::tui::widgets::chart;
+use crate::tui::widgets::envelopes::Envelopes;
 use crate::tui::widgets::field::{Field, Outcome};
 use crate::tui::widgets::list::{ListState, Move};
 use crate::tui::widgets::viewport::Viewport;
@@ -112,6 +113,7 @@ pub struct Compare {
     is_expanded: bool,
     search: Option<Field>,
     needle: String,
+    envelopes: Envelopes,
 }
 
 impl Compare {
@@ -319,12 +321,18 @@ impl Compare {
         }
     }
 
-    /// The baseline among the runs that are shown: the chosen one, else the first.
+    /// The baseline among the runs that are shown: the chosen one, else the one that was marked first, else the current one.
     fn baseline_index(&self) -> usize {
-        self.baseline
+        let chosen = self
+            .baseline
             .as_ref()
-            .and_then(|key| self.table.runs.iter().position(|run| run.key == *key))
-            .unwrap_or(0)
+            .and_then(|key| self.table.runs.iter().position(|run| run.key == *key));
+        // Colours are given in the order of the marks; a current run without a mark has the last.
+        let first_marked = || {
+            let runs = self.table.runs.iter().enumerate();
+            runs.min_by_key(|(_, run)| run.color).map(|(at, _)| at)
+        };
+        chosen.or_else(first_marked).unwrap_or(0)
     }
 }
 
@@ -369,11 +377,15 @@ impl Page for Compare {
                 self.wants(shared)
             }
             // A page that is not in front is made anew when it comes there.
-            Input::DataChanged if shared.front == PageId::Compare => {
+            Input::DataChanged => {
+                self.envelopes.clear();
+                if shared.front != PageId::Compare {
+                    return Vec::new();
+                }
                 self.rebuild(shared);
                 self.wants(shared)
             }
-            Input::Command(_) | Input::Message(_) | Input::DataChanged => Vec::new(),
+            Input::Command(_) | Input::Message(_) => Vec::new(),
         }
     }
 

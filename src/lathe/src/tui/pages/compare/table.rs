@@ -131,10 +131,7 @@ fn facts(table: &mut Table, runs: &[&OpenRun], shared: &Shared) {
         if run.problem.is_some() {
             return "cannot be read".to_owned();
         }
-        shared
-            .runs
-            .find(&run.key)
-            .map_or_else(String::new, |entry| entry.state_word().to_owned())
+        shared.state_word(run).to_owned()
     });
     let steps = runs.iter().map(|run| match run.state.total_steps() {
         Some(total) => format!("{}/{total}", run.state.step),

@@ -350,3 +350,16 @@ fn every_key_in_every_state_does_no_harm() {
     do_everything(PageId::Compare, || bench(2));
     do_everything(PageId::Compare, || bench(3));
 }
+
+#[test]
+fn the_baseline_is_the_run_that_was_marked_first_and_not_the_current_one_beside_it() {
+    let mut bench = bench(3);
+    let marked: Vec<_> = bench.app.shared.marked.clone();
+    assert!(marked.len() >= 2);
+    bench.app.shared.current = Some(marked[1].clone());
+    let key = marked[1].clone();
+    bench.act(Action::Message(AppMessage::CaughtUp { key }));
+    let page = page(&bench);
+    let base = &page.table.runs[page.baseline_index()];
+    assert_eq!(base.key, marked[0]);
+}

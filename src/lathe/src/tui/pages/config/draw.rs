@@ -176,17 +176,17 @@ fn files(page: &Config, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
                 &format!("{reason}\nR tries again"),
             );
         }
-        Some(Ok(found)) if found.is_empty() => {
-            return empty::draw(
-                shared,
-                frame,
-                area,
-                &format!("There is no experiment in {folder}/"),
-                "put a YAML file there; it appears here by itself\nO shows the experiment of the current run, S there saves a copy",
-            );
-        }
-        Some(Ok(found)) => found,
+        Some(Ok(_)) => page.offered(shared),
     };
+    if found.is_empty() {
+        return empty::draw(
+            shared,
+            frame,
+            area,
+            &format!("There is no experiment in {folder}/"),
+            "put a YAML file there; it appears here by itself\nO shows the experiment of the current run, S there saves a copy",
+        );
+    }
     let title = format!(" Experiments in {folder} (enter opens) ");
     let block = frames::block(shared, &title, Role::Focus);
     let inner = block.inner(area);
@@ -194,13 +194,7 @@ fn files(page: &Config, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
     let unicode = shared.glyphs.unicode;
     let selected = page.files_list.selected(found.len());
     let width = usize::from(inner.width);
-    let name_of = |at: usize| {
-        found[at]
-            .path
-            .file_name()
-            .map(|name| text::printable(&name.to_string_lossy()))
-            .unwrap_or_default()
-    };
+    let name_of = |at: usize| text::printable(&found[at].name);
     let widest = (0..found.len())
         .map(|at| text::width(&name_of(at)))
         .max()

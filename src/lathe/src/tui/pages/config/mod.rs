@@ -285,6 +285,16 @@ impl Page for Config {
     }
 }
 
+/// An experiment in the list of those that can be opened.
+#[derive(Debug)]
+struct Offered {
+    path: PathBuf,
+    name: String,
+    about: String,
+    /// Of a run: it is shown, not edited.
+    is_record: bool,
+}
+
 impl Config {
     /// The sheet in front, unless the list of files is.
     fn sheet(&self) -> Option<&Sheet> {
@@ -331,21 +341,47 @@ impl Config {
         edit::command(self, command, shared)
     }
 
+    /// What can be opened: the project's experiments, then that of the current run, as it was used.
+    fn offered(&self, shared: &Shared) -> Vec<Offered> {
+        let found = self.files.iter().flatten().flatten();
+        let mut offered: Vec<Offered> = found
+            .map(|found| Offered {
+                path: found.path.clone(),
+                name: found
+                    .path
+                    .file_name()
+                    .map(|name| name.to_string_lossy().into_owned())
+                    .unwrap_or_default(),
+                about: found.about.clone(),
+                is_record: false,
+            })
+            .collect();
+        if let Some(key) = &shared.current {
+            offered.push(Offered {
+                path: key.path().join("experiment.yaml"),
+                name: format!("run {}", key.name()),
+                about: "the current run's, as it was used (read-only)".to_owned(),
+                is_record: true,
+            });
+        }
+        offered
+    }
+
     fn command_on_files(&mut self, command: Command, shared: &mut Shared) -> Vec<Effect> {
-        let Some(Ok(found)) = &self.files else {
+        if self.files.is_none() {
             shared.say(Notice::caution("there is no experiment to open yet"));
             return Vec::new();
-        };
+        }
+        let offered = self.offered(shared);
         match command {
             Command::Move(by) => {
                 let rows = draw::body_rows(shared);
-                self.files_list.go(by, found.len(), rows);
+                self.files_list.go(by, offered.len(), rows);
             }
             Command::Open | Command::Unfold => {
-                let selected = self.files_list.selected(found.len());
-                if let Some(found) = found.get(selected) {
-                    let path = found.path.clone();
-                    return self.open(&path, false);
+                let selected = self.files_list.selected(offered.len());
+                if let Some(chosen) = offered.get(selected) {
+                    return self.open(&chosen.path, chosen.is_record);
                 }
                 shared.say(Notice::caution("there is no experiment to open"));
             }

@@ -1,5 +1,7 @@
 //! What became of the file on disk: read again, saved, or in conflict.
 
+use experiment::Severity;
+
 use super::document::Outside;
 use super::files::Saved;
 use super::problem;
@@ -57,7 +59,13 @@ pub(super) fn on_saved(
     match outcome {
         Saved::Done => {
             sheet.change(|document| document.mark_saved(text));
-            shared.say(Notice::good(format!("saved {name}")));
+            shared.say(match sheet.document.count(Severity::Error) {
+                0 => Notice::good(format!("saved {name}")),
+                1 => Notice::caution(format!("saved {name} with an error: it cannot be launched")),
+                errors => Notice::caution(format!(
+                    "saved {name} with {errors} errors: it cannot be launched"
+                )),
+            });
         }
         Saved::Conflict(outside) => {
             shared.say(Notice::caution(match outside {

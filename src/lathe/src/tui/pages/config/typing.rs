@@ -151,7 +151,7 @@ impl Config {
         }
         let row = usize::from(event.row - body.y);
         let visible = usize::from(body.height);
-        let is_again = self.with_list(|list, length| {
+        let is_again = self.with_list(shared, |list, length| {
             let clicked = list.top(length, visible) + row;
             let is_again = list.selected(length) == clicked;
             if clicked < length {
@@ -170,13 +170,10 @@ impl Config {
     }
 
     /// The list in front with its length.
-    fn with_list<T>(&mut self, act: impl FnOnce(&mut ListState, usize) -> T) -> T {
+    fn with_list<T>(&mut self, shared: &Shared, act: impl FnOnce(&mut ListState, usize) -> T) -> T {
         let is_files = self.is_choosing_file || self.sheets.is_empty();
         let Some(sheet) = self.sheets.get_mut(self.shown).filter(|_| !is_files) else {
-            let length = match &self.files {
-                Some(Ok(found)) => found.len(),
-                _ => 0,
-            };
+            let length = self.offered(shared).len();
             return act(&mut self.files_list, length);
         };
         match (sheet.view, &mut sheet.diff) {

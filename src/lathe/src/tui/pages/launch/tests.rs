@@ -93,6 +93,7 @@ fn entry(folder: &Path) -> RunEntry {
         info: run_dir.info().clone(),
         glance: runlog::state::glance(&run_dir, std::time::SystemTime::now()).ok(),
         problem: None,
+        is_replayed: false,
         notes: runlog::notes::Notes::default(),
     }
 }

@@ -47,9 +47,12 @@ impl Live {
         }
     }
 
-    pub(super) fn pan(&mut self, share: f64, shared: &Shared) {
+    pub(super) fn pan(&mut self, share: f64, shared: &mut Shared) {
         if let Some(range) = view::full_range(self.at.axis, shared) {
-            self.at.pan(share, range);
+            let mut at = self.at;
+            let step = at.pan(share, range, self.main_series(shared));
+            self.at = at;
+            shared.step = step.or(shared.step);
         }
     }
 

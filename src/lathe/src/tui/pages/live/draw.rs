@@ -10,7 +10,7 @@ use runlog::alarms::{Finding, Severity};
 
 use super::sizes::Grid;
 use super::view::{self, View};
-use super::{Live, marks};
+use super::{Live, marks, names};
 use crate::tui::shared::Shared;
 use crate::tui::theme::Role;
 use crate::tui::widgets::viewport::Window;
@@ -18,6 +18,9 @@ use crate::tui::widgets::{chart, empty, frame as pane, text};
 
 /// The least rows a panel is drawn in: a border, four of plot, the x labels.
 const PANEL_ROWS: u16 = 7;
+
+/// Rows inside a panel that has room for x labels and a note.
+const ROOMY: u16 = 7;
 
 /// Panels side by side on a screen of this width.
 pub fn columns(width: u16) -> usize {
@@ -49,7 +52,8 @@ fn below_rows(live: &Live, shared: &Shared, area: Rect) -> (u16, u16) {
 }
 
 fn strip_rows(live: &Live, shared: &Shared, area: Rect) -> u16 {
-    let active = live.findings().len() as u16;
+    let ended = u16::from(shared.how_it_ended().is_some());
+    let active = live.findings().len() as u16 + ended;
     if area.height < 12 {
         return u16::from(active > 0 && area.height > 8);
     }
@@ -59,16 +63,18 @@ fn strip_rows(live: &Live, shared: &Shared, area: Rect) -> u16 {
             .as_ref()
             .map_or(0, |(_, alarms)| alarms.past().len() as u16);
         let recorded = u16::from(recorded_line(shared).is_some());
-        return (2 * active + past + 1 + recorded).clamp(1, area.height / 2);
+        return (2 * active + past + 1 + recorded - ended).clamp(1, area.height / 2);
     }
-    active.min(2)
+    active.min(2 + ended)
 }
 
 /// The room of the panels.
 fn panel_area(live: &Live, shared: &Shared, area: Rect) -> Rect {
     let (alarms, letters) = below_rows(live, shared, area);
+    let names = names::rows(shared, area);
     Rect {
-        height: area.height.saturating_sub(alarms + letters),
+        y: area.y + names,
+        height: area.height.saturating_sub(names + alarms + letters),
         ..area
     }
 }
@@ -144,6 +150,10 @@ pub fn draw(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
         empty::draw(shared, frame, area, "Nothing to draw yet", help);
         return;
     };
+    if names::rows(shared, area) > 0 {
+        let line = Rect { height: 1, ..area };
+        frame.render_widget(names::line(shared, area.width), line);
+    }
     let visible = live.visible();
     for (place, rect) in places(live, shared, area) {
         draw_panel(live, visible[place], place, window, shared, frame, rect);
@@ -153,12 +163,19 @@ pub fn draw(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
         let strip = Rect::new(area.x, area.bottom() - rows - letters, area.width, rows);
         draw_alarms(live, shared, frame, strip);
     }
-    let seen = marks::in_view(live.at.axis, window, shared);
+    // Within half a character of the crosshair, as wide as a panel is.
+    let across = if live.is_expanded {
+        1
+    } else {
+        columns(area.width)
+    };
+    let reach = 0.5 * across as f64 / f64::from(area.width.max(1));
     if letters > 0
-        && let Some(legend) = marks::legend(&seen, shared)
+        && let Some(told) = marks::line(live, window, reach, shared)
     {
         let line = Rect::new(area.x, area.bottom() - 1, area.width, 1);
-        frame.render_widget(legend, line);
+        let told = cut(told, usize::from(area.width), shared.glyphs.unicode);
+        frame.render_widget(told, line);
     }
     if let Some(picker) = &live.picker {
         picker.draw(shared, frame, area);
@@ -182,13 +199,17 @@ fn draw_panel(
         Role::Border
     };
     let inside = inner(area);
-    let legend_rows = u16::from(live.is_expanded && inside.height > 6);
-    let note_rows = legend_rows;
+    let note = about(live, panel, inside, shared);
+    let note_rows = u16::from(!note.is_empty());
     let plot = Rect {
         height: inside.height.saturating_sub(note_rows),
         ..inside
     };
-    let view = view::view(live, panel, window, shared, plot);
+    let mut view = view::view(live, panel, window, shared, plot);
+    if note_rows > 0 && inside.height < ROOMY {
+        // The note stands where the x labels do in the panels beside it.
+        view.chart.x_labels = (String::new(), String::new());
+    }
     let mut title = vec![Span::raw(" ")];
     if is_focused {
         title.push(Span::styled(
@@ -223,22 +244,25 @@ fn draw_panel(
     }
     chart::draw(&view.chart, shared, frame.buffer_mut(), plot);
     if note_rows > 0 {
-        let note = Rect::new(inside.x, inside.bottom() - 1, inside.width, 1);
-        let what = about(panel, &view, shared);
+        let line = Rect::new(inside.x, inside.bottom() - 1, inside.width, 1);
         frame.render_widget(
             Line::styled(
-                text::fit(&what, usize::from(note.width), shared.glyphs.unicode),
+                text::fit(&note, usize::from(line.width), shared.glyphs.unicode),
                 shared.style(Role::Muted),
             ),
-            note,
+            line,
         );
     }
 }
 
-/// What the expanded panel says below its curves: percentiles, else what its main metric is.
-fn about(panel: &super::panels::Panel, view: &View, shared: &Shared) -> String {
-    if !view.note.is_empty() {
-        return view.note.clone();
+/// What a panel says below its curves: percentiles; expanded also what its main metric is. Empty: nothing, or no room.
+fn about(live: &Live, panel: &super::panels::Panel, inside: Rect, shared: &Shared) -> String {
+    if inside.height < 4 {
+        return String::new();
+    }
+    let note = view::note(panel, usize::from(inside.width), shared);
+    if !note.is_empty() || !live.is_expanded || inside.height < ROOMY {
+        return note;
     }
     shared
         .current_run()
@@ -250,55 +274,96 @@ fn about(panel: &super::panels::Panel, view: &View, shared: &Shared) -> String {
         .unwrap_or_default()
 }
 
-/// Names and values of the curves, as many as fit.
+/// Names and values of the curves, as many as fit, and how many do not.
 fn legend(view: &View, shared: &Shared, room: usize) -> Vec<Span<'static>> {
     let unicode = shared.glyphs.unicode;
-    let mut spans = Vec::new();
+    let is_single = view.legend.len() == 1 && shared.shown_runs().len() < 2;
+    let entries: Vec<Vec<Span<'static>>> = view
+        .legend
+        .iter()
+        .enumerate()
+        .map(|(at, entry)| {
+            // Of one metric in several runs the unit is said once.
+            let unit = if at > 0 && entry.label.is_empty() {
+                "1"
+            } else {
+                view.unit
+            };
+            legend_entry(entry, is_single, unit, shared)
+        })
+        .collect();
+    let width = |entry: &Vec<Span<'_>>| entry.iter().map(Span::width).sum::<usize>();
+    let more = |count: usize| format!("+{count}");
+    let all: usize = entries.iter().map(width).sum();
     let mut left = room;
-    let is_single = view.legend.len() == 1;
-    for entry in &view.legend {
-        let mut value = match entry.value {
-            Some(value) => text::with_unit(value, view.unit),
-            None => "none".to_owned(),
-        };
-        if let Some(step) = entry.at {
-            let _ = write!(value, " @{step}");
-        }
-        let bad = if entry.non_finite > 0 {
-            format!(" ({} NaN/inf)", entry.non_finite)
+    let mut spans = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        let rest = entries.len() - at;
+        // The last two spaces of the line may be cut.
+        let needed = if all <= room + 2 || rest == 1 {
+            width(entry).saturating_sub(2)
         } else {
-            String::new()
+            width(entry) + more(rest - 1).len()
         };
-        let mark = if is_single {
-            String::new()
-        } else {
-            format!("{} ", if unicode { '━' } else { entry.mark })
-        };
-        let label = if is_single {
-            String::new()
-        } else {
-            format!("{} ", text::printable(&entry.label))
-        };
-        let width = text::width(&mark) + text::width(&label) + text::width(&value) + bad.len() + 2;
-        if width > left {
+        if needed > left {
             if spans.is_empty() {
-                spans.push(Span::raw(text::fit(&value, left, unicode)));
+                // The value alone, and that there are others.
+                let value = entry.iter().rev().nth(2).map_or("", |span| &span.content);
+                let others = match rest - 1 {
+                    0 => String::new(),
+                    count => format!("  {}", more(count)),
+                };
+                let fitted = text::fit(value, left.saturating_sub(others.len()), unicode);
+                spans.push(Span::styled(fitted, view.legend[at].look.style));
+                spans.push(Span::styled(others, shared.style(Role::Muted)));
+            } else {
+                spans.push(Span::styled(more(rest), shared.style(Role::Muted)));
             }
             break;
         }
-        left -= width;
-        spans.push(Span::styled(mark, entry.style));
-        spans.push(Span::styled(label, shared.style(Role::Muted)));
-        spans.push(Span::styled(value, entry.style));
-        spans.push(Span::styled(bad, shared.style(Role::Bad)));
-        spans.push(Span::raw("  "));
+        left = left.saturating_sub(width(entry));
+        spans.extend(entry.iter().cloned());
     }
+    spans
+}
+
+/// `━ train 0.98  `; of a single curve the value alone.
+fn legend_entry(
+    entry: &view::Legend,
+    is_single: bool,
+    unit: &str,
+    shared: &Shared,
+) -> Vec<Span<'static>> {
+    let mut value = match entry.value {
+        Some(value) => text::with_unit(value, unit),
+        None => "none".to_owned(),
+    };
+    if let Some(step) = entry.at {
+        let _ = write!(value, " @{step}");
+    }
+    let bad = match entry.non_finite {
+        0 => String::new(),
+        count => format!(" ({count} NaN/inf)"),
+    };
+    let mut spans = Vec::new();
+    if !is_single {
+        let sample = entry.look.sample(shared.glyphs);
+        spans.push(Span::styled(format!("{sample} "), entry.look.style));
+        if !entry.label.is_empty() {
+            let label = format!("{} ", text::printable(&entry.label));
+            spans.push(Span::styled(label, shared.style(Role::Muted)));
+        }
+    }
+    spans.push(Span::styled(value, entry.look.style));
+    spans.push(Span::styled(bad, shared.style(Role::Bad)));
+    spans.push(Span::raw("  "));
     spans
 }
 
 fn draw_alarms(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
     let unicode = shared.glyphs.unicode;
     let mut lines: Vec<Line<'_>> = Vec::new();
+    lines.extend(ended_line(shared));
     for finding in live.findings() {
         lines.push(finding_line(finding, shared));
         if live.shows_all_alarms {
@@ -320,7 +385,7 @@ fn draw_alarms(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) 
         }
     }
     if live.shows_all_alarms {
-        if lines.is_empty() {
+        if live.findings().is_empty() {
             lines.push(Line::styled("no alarm is active", shared.style(Role::Good)));
         }
         if let Some(recorded) = recorded_line(shared) {
@@ -357,6 +422,16 @@ fn draw_alarms(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) 
         .map(|line| cut(line, usize::from(area.width), unicode))
         .collect();
     frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// Why the run ended, where it did not end well.
+fn ended_line(shared: &Shared) -> Option<Line<'static>> {
+    let ended = shared.how_it_ended()?;
+    Some(Line::from(vec![
+        Span::styled(shared.glyphs.pick("† ", "!! "), shared.style(Role::Bad)),
+        Span::styled(text::printable(&ended), shared.style(Role::Bad)),
+        Span::styled("  (8: what it printed)", shared.style(Role::Muted)),
+    ]))
 }
 
 /// What the run itself recorded: alarms of the trainer and trips of its guards, the newest in words.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use experiment::guards::{Against, Condition, Guard, Watch};
 use experiment::settings::KlCtrlType;
 use runlog::RunState;
-use runlog::series::Series;
 
+use super::judged::Judged;
 use super::panels::{Panel, fits};
 use super::{Message, PageMessage};
 use crate::tui::action::{self, Effect};
@@ -33,8 +33,8 @@ enum At {
     /// It moves with the run's own values: this is where the next one is judged.
     Moving {
         condition: Condition,
-        window: usize,
-        /// Values up to this step are not looked at, but for those of step 0.
+        window: u32,
+        /// See [`Judged`].
         ignored: u64,
     },
 }
@@ -47,7 +47,7 @@ impl GuardLimit {
         };
         let moving = At::Moving {
             condition: *condition,
-            window: guard.window.max(1) as usize,
+            window: guard.window,
             ignored: guard.after + warmup_steps,
         };
         let from = |against: Against| match against {
@@ -81,55 +81,57 @@ impl GuardLimit {
     }
 }
 
-impl At {
-    /// None: it is not known yet, or not from one metric alone.
-    fn of(&self, series: &[Series<'_>]) -> Option<f64> {
-        let (condition, window, ignored) = match self {
-            Self::Value(value) => return Some(*value),
-            Self::Moving {
+/// A limit of the current run with the metrics that it is about.
+#[derive(Debug)]
+struct Line {
+    names: Vec<String>,
+    limit: GuardLimit,
+    /// Of one that moves.
+    judged: Option<Judged>,
+}
+
+impl Line {
+    /// Of the first of the watched metrics that the run has. None: it has none of them.
+    fn of(limit: &GuardLimit, state: &RunState) -> Option<Self> {
+        let names = limit.watched.iter().find_map(|pattern| {
+            let fitting = state.series.names().filter(|name| fits(pattern, name));
+            let names: Vec<String> = fitting.map(str::to_owned).collect();
+            (!names.is_empty()).then_some(names)
+        })?;
+        let judged = match limit.at {
+            At::Value(_) => None,
+            At::Moving {
                 condition,
                 window,
                 ignored,
-            } => (*condition, *window, *ignored),
+            } => Some(Judged::new(condition, window, ignored)),
         };
-        let [series] = series else {
-            return None;
-        };
-        let judged: Vec<f64> = (0..series.len())
-            .filter(|i| series.step(*i) == 0 || series.step(*i) > ignored)
-            .map(|i| series.value(i))
-            .collect();
-        // What the guard compares are means of its window.
-        let mut means = (0..judged.len()).map(|i| {
-            let shown = &judged[(i + 1).saturating_sub(window)..=i];
-            shown.iter().sum::<f64>() / shown.len() as f64
-        });
-        match condition {
-            Condition::Above(value) | Condition::Below(value) => Some(value),
-            Condition::AboveBaseline { ratio, points }
-            | Condition::BelowBaseline { ratio, points } => {
-                let finite = means.filter(|mean| mean.is_finite());
-                let mut first: Vec<f64> = finite.take(points as usize).collect();
-                first.sort_unstable_by(f64::total_cmp);
-                let is_known = first.len() >= points.max(1) as usize;
-                is_known.then(|| first[first.len() / 2] * ratio)
-            }
-            Condition::DropPoints { points, against } => {
-                Some(measured_from(against, &mut means)? - points)
-            }
-            Condition::DropRelative { share, against } => {
-                let from = measured_from(against, &mut means)?;
-                Some(from - share * from.abs())
-            }
+        Some(Self {
+            names,
+            limit: limit.clone(),
+            judged,
+        })
+    }
+
+    fn follow(&mut self, state: &RunState) {
+        // Of several metrics a guard judges their mean, of which there is no curve.
+        if let (Some(judged), [name]) = (&mut self.judged, self.names.as_slice())
+            && let Some(series) = state.series.get(name)
+        {
+            judged.follow(series);
         }
     }
-}
 
-fn measured_from(against: Against, means: &mut dyn Iterator<Item = f64>) -> Option<f64> {
-    let finite = means.filter(|mean| mean.is_finite());
-    match against {
-        Against::Best => finite.reduce(f64::max),
-        Against::Previous => finite.last(),
+    /// None: where it lies is not known yet.
+    fn drawn(&self) -> Option<Limit> {
+        let value = match (&self.limit.at, &self.judged) {
+            (At::Value(value), _) => *value,
+            (_, judged) => judged.as_ref()?.limit()?,
+        };
+        Some(Limit {
+            value,
+            name: self.limit.name.clone(),
+        })
     }
 }
 
@@ -139,43 +141,22 @@ pub struct Limits {
     known: BTreeMap<RunKey, Vec<GuardLimit>>,
     /// Runs whose experiment was asked.
     asked: Vec<RunKey>,
-    /// Of this run with so many metrics and events: each limit with the names of its metrics.
-    resolved: Option<(RunKey, usize, u64)>,
-    lines: Vec<(Vec<String>, Limit)>,
+    /// The lines are of this run with so many metrics.
+    resolved: Option<(RunKey, usize)>,
+    lines: Vec<Line>,
 }
 
 impl Limits {
     /// Asks the experiment of a run that was not asked, and finds the metrics anew when the run has others.
     pub fn follow(&mut self, key: &RunKey, state: &RunState) -> Option<Effect> {
-        let of = Some((key.clone(), state.series.len(), state.events));
+        let of = Some((key.clone(), state.series.len()));
         if self.resolved != of {
             self.resolved = of;
-            self.lines = self
-                .known
-                .get(key)
-                .into_iter()
-                .flatten()
-                .filter_map(|limit| {
-                    let names = limit.watched.iter().find_map(|pattern| {
-                        let names: Vec<String> = state
-                            .series
-                            .names()
-                            .filter(|name| fits(pattern, name))
-                            .map(str::to_owned)
-                            .collect();
-                        (!names.is_empty()).then_some(names)
-                    })?;
-                    let series: Vec<Series<'_>> = names
-                        .iter()
-                        .filter_map(|name| state.series.get(name))
-                        .collect();
-                    let line = Limit {
-                        value: limit.at.of(&series)?,
-                        name: limit.name.clone(),
-                    };
-                    Some((names, line))
-                })
-                .collect();
+            let known = self.known.get(key).into_iter().flatten();
+            self.lines = known.filter_map(|limit| Line::of(limit, state)).collect();
+        }
+        for line in &mut self.lines {
+            line.follow(state);
         }
         if self.asked.contains(key) {
             return None;
@@ -194,7 +175,10 @@ impl Limits {
 
     pub fn kl_nats(&self, key: &RunKey) -> Option<f64> {
         let limits = self.known.get(key)?;
-        limits.iter().find(|limit| limit.is_kl_target)?.at.of(&[])
+        match limits.iter().find(|limit| limit.is_kl_target)?.at {
+            At::Value(value) => Some(value),
+            At::Moving { .. } => None,
+        }
     }
 
     /// The lines of a panel of the current run.
@@ -202,17 +186,17 @@ impl Limits {
         let is_of_current = self
             .resolved
             .as_ref()
-            .is_some_and(|(key, ..)| Some(key) == shared.current.as_ref());
+            .is_some_and(|(key, _)| Some(key) == shared.current.as_ref());
         self.lines
             .iter()
-            .filter(|(names, _)| {
+            .filter(|line| {
                 is_of_current
-                    && names.iter().any(|name| {
+                    && line.names.iter().any(|name| {
                         let shows = |pattern: &String| fits(pattern, name);
                         panel.metrics.iter().any(shows)
                     })
             })
-            .map(|(_, line)| line.clone())
+            .filter_map(Line::drawn)
             .collect()
     }
 }
@@ -292,7 +276,11 @@ mod tests {
                     };
                     set.push_row(Source::Steps, head, [("m", *value)]);
                 }
-                limits[0].at.of(&[set.get("m").unwrap()])
+                let mut state = RunState::default();
+                state.series = set;
+                let mut line = Line::of(&limits[0], &state).unwrap();
+                line.follow(&state);
+                line.drawn().map(|limit| limit.value)
             })
             .collect()
     }

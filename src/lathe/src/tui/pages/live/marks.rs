@@ -3,9 +3,13 @@
 use ratatui::text::{Line, Span};
 use runlog::RunState;
 use runlog::series::XAxis;
+use runlog::state::{AlarmRecord, Checkpoint, ControlRecord, Resume, TripRecord};
 
+use super::Live;
+use crate::tui::pages::words;
 use crate::tui::shared::Shared;
 use crate::tui::theme::Role;
+use crate::tui::widgets::text;
 use crate::tui::widgets::viewport::Window;
 
 /// Of two at one place the later one is seen.
@@ -48,21 +52,73 @@ impl Mark {
     }
 }
 
+/// Something that happened to the run.
+#[derive(Debug, Clone, Copy)]
+enum Happening<'s> {
+    Checkpoint(&'s Checkpoint),
+    Control(&'s ControlRecord),
+    Alarm(&'s AlarmRecord),
+    Resume(&'s Resume),
+    Guard(&'s TripRecord),
+}
+
+impl Happening<'_> {
+    fn mark(self) -> Mark {
+        match self {
+            Self::Checkpoint(_) => Mark::Checkpoint,
+            Self::Control(_) => Mark::Control,
+            Self::Alarm(_) => Mark::Alarm,
+            Self::Resume(_) => Mark::Resume,
+            Self::Guard(_) => Mark::Guard,
+        }
+    }
+
+    fn elapsed_ms(self) -> f64 {
+        match self {
+            Self::Checkpoint(saved) => saved.elapsed_ms,
+            Self::Control(record) => record.elapsed_ms,
+            Self::Alarm(alarm) => alarm.elapsed_ms,
+            Self::Resume(resume) => resume.elapsed_ms,
+            Self::Guard(trip) => trip.elapsed_ms,
+        }
+    }
+
+    /// Who did what, or what was found.
+    fn words(self) -> String {
+        text::printable(&match self {
+            Self::Checkpoint(saved) => words::checkpoint(saved),
+            Self::Control(record) => words::control(record),
+            Self::Alarm(alarm) => words::alarm(alarm),
+            Self::Resume(resume) => words::resume(resume),
+            Self::Guard(trip) => words::trip(trip),
+        })
+    }
+}
+
 /// The marks of the current run that are in view, each at its share of the width.
 pub fn in_view(axis: XAxis, window: Window, shared: &Shared) -> Vec<(f64, Mark)> {
-    let Some(run) = shared.current_run() else {
-        return Vec::new();
-    };
-    let mut marks: Vec<(f64, Mark)> = all(&run.state, axis)
-        .into_iter()
-        .map(|(x, mark)| (window.share(x), mark))
-        .filter(|(share, _)| (0.0..=1.0).contains(share))
+    let mut marks: Vec<(f64, Mark)> = happenings(axis, window, shared)
+        .map(|(share, happening)| (share, happening.mark()))
         .collect();
     marks.sort_by_key(|(_, mark)| *mark);
     marks
 }
 
-fn all(state: &RunState, axis: XAxis) -> Vec<(f64, Mark)> {
+/// What happened in view, with its share of the width.
+fn happenings(
+    axis: XAxis,
+    window: Window,
+    shared: &Shared,
+) -> impl Iterator<Item = (f64, Happening<'_>)> {
+    shared
+        .current_run()
+        .into_iter()
+        .flat_map(move |run| all(&run.state, axis))
+        .map(move |(x, happening)| (window.share(x), happening))
+        .filter(|(share, _)| (0.0..=1.0).contains(share))
+}
+
+fn all(state: &RunState, axis: XAxis) -> Vec<(f64, Happening<'_>)> {
     // Any curve of the steps tells where a step lies on the axes of tokens and samples.
     let clock = ["critic/score/mean", "train/loss", "actor/pg_loss"]
         .into_iter()
@@ -79,39 +135,72 @@ fn all(state: &RunState, axis: XAxis) -> Vec<(f64, Mark)> {
     let checkpoints = state
         .checkpoints
         .iter()
-        .map(|saved| (place(Some(saved.step), saved.elapsed_ms), Mark::Checkpoint));
+        .map(|saved| (Some(saved.step), Happening::Checkpoint(saved)));
     let controls = state
         .controls
         .iter()
         .filter(|record| record.mark().is_some())
-        .map(|record| (place(record.mark(), record.elapsed_ms), Mark::Control));
+        .map(|record| (record.mark(), Happening::Control(record)));
     // The alarm that a guard records says the same as its trip.
     let trips = &state.guards.trips;
     let alarms = state
         .alarms
         .iter()
         .filter(|alarm| !trips.iter().any(|trip| trip.is_told_by(alarm)))
-        .map(|alarm| (place(alarm.step, alarm.elapsed_ms), Mark::Alarm));
-    let resumes = state.resumes.iter().map(|resume| {
-        (
-            place(Some(resume.from_step), resume.elapsed_ms),
-            Mark::Resume,
-        )
-    });
+        .map(|alarm| (alarm.step, Happening::Alarm(alarm)));
+    let resumes = state
+        .resumes
+        .iter()
+        .map(|resume| (Some(resume.from_step), Happening::Resume(resume)));
     let trips = trips
         .iter()
-        .map(|trip| (place(Some(trip.step), trip.elapsed_ms), Mark::Guard));
+        .map(|trip| (Some(trip.step), Happening::Guard(trip)));
     checkpoints
         .chain(controls)
         .chain(alarms)
         .chain(resumes)
         .chain(trips)
-        .filter_map(|(x, mark)| Some((x?, mark)))
+        .filter_map(|(step, happening)| Some((place(step, happening.elapsed_ms())?, happening)))
         .collect()
 }
 
+/// The line below the curves: what happened where the crosshair is, within `reach` of it (a share of the width), what people
+/// and guards did before checkpoints; else what the letters in view mean. None: there are none.
+pub fn line(live: &Live, window: Window, reach: f64, shared: &Shared) -> Option<Line<'static>> {
+    let axis = live.at.axis;
+    if let Some(x) = live.at.crosshair {
+        let at = window.share(x);
+        let distance = |share: f64| (share - at).abs();
+        let mut here: Vec<(f64, Happening<'_>)> = happenings(axis, window, shared)
+            .filter(|(share, _)| distance(*share) <= reach)
+            .collect();
+        here.sort_by(|a, b| {
+            let order = b.1.mark().cmp(&a.1.mark());
+            order.then(distance(a.0).total_cmp(&distance(b.0)))
+        });
+        if let Some((_, first)) = here.first() {
+            let others = match here.len() - 1 {
+                0 => String::new(),
+                count => format!("(+{count} here) "),
+            };
+            return Some(Line::from(vec![
+                Span::styled(
+                    format!(" {} ", first.mark().letter()),
+                    shared.style(Role::Caution),
+                ),
+                Span::styled(
+                    format!("{others}{} ", text::clock(first.elapsed_ms())),
+                    shared.style(Role::Muted),
+                ),
+                Span::raw(first.words()),
+            ]));
+        }
+    }
+    legend(&in_view(axis, window, shared), shared)
+}
+
 /// `c checkpoint  a alarm`: of those that are in view. None: there are none.
-pub fn legend(marks: &[(f64, Mark)], shared: &Shared) -> Option<Line<'static>> {
+fn legend(marks: &[(f64, Mark)], shared: &Shared) -> Option<Line<'static>> {
     let mut spans = Vec::new();
     for mark in Mark::ALL {
         if marks.iter().any(|(_, seen)| *seen == mark) {

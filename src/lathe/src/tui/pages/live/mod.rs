@@ -13,9 +13,11 @@ mod commands;
 mod cursor;
 mod draw;
 mod exported;
+mod judged;
 mod limits;
 mod marks;
 mod mouse;
+mod names;
 mod panels;
 mod picker;
 mod sizes;
@@ -39,6 +41,7 @@ use super::{Input, Page, PageId};
 use crate::tui::action::{self, Effect, PageMessage};
 use crate::tui::bindings::Context;
 use crate::tui::shared::{RunKey, Shared};
+use crate::tui::widgets::envelopes::Envelopes;
 use crate::tui::widgets::viewport::Viewport;
 
 pub use self::commands::{BINDINGS, Command};
@@ -82,7 +85,7 @@ pub struct Live {
     /// See [`Live::visible`]; found anew with every update, since looking through a thousand metrics for each panel costs more
     /// than drawing them.
     order: Vec<usize>,
-    envelopes: view::Envelopes,
+    envelopes: Envelopes,
 }
 
 impl Default for Live {
@@ -104,7 +107,7 @@ impl Default for Live {
             picker: None,
             run: None,
             order: Vec::new(),
-            envelopes: view::Envelopes::default(),
+            envelopes: Envelopes::default(),
         }
     }
 }
@@ -296,12 +299,21 @@ impl Page for Live {
             }
         }
         let count = lines.len() - 1;
+        if count == 0 {
+            return None;
+        }
         if count > MOST_LINES {
             lines.drain(1..=count - MOST_LINES);
         }
         Some((
             lines.join("\n") + "\n",
-            format!("the last {} points of {}", lines.len() - 1, panel.title),
+            match lines.len() - 1 {
+                1 => format!("the one point of {}", panel.title),
+                shown if shown < count => {
+                    format!("the last {shown} of {count} points of {}", panel.title)
+                }
+                all => format!("all {all} points of {}", panel.title),
+            },
         ))
     }
 
@@ -323,6 +335,17 @@ impl Page for Live {
         }
         if self.at.zoom.is_some() {
             parts.push("zoomed".to_owned());
+        }
+        let count = self.visible().len();
+        let places = draw::places(self, shared, shared.page_area());
+        if let (Some((first, _)), Some((last, _))) = (places.first(), places.last())
+            && places.len() < count
+        {
+            parts.push(if first == last {
+                format!("panel {} of {count}", first + 1)
+            } else {
+                format!("panels {}-{} of {count}", first + 1, last + 1)
+            });
         }
         parts.join("  ")
     }

@@ -304,3 +304,136 @@ fn every_key_in_every_state_draws_without_a_panic() {
     }
     do_everything(PageId::Live, marked);
 }
+
+#[test]
+fn the_crosshair_on_a_mark_says_who_did_what() {
+    let mut bench = marked();
+    let below = |bench: &mut Bench| {
+        let screen = bench.screen(120, 40);
+        screen.lines().rev().nth(1).unwrap().trim().to_owned()
+    };
+    // From the last step, 20, back to step 14 of the guard, and on to step 4.
+    bench.press("c h h h h h h");
+    assert_eq!(
+        below(&mut bench),
+        "g 0:28 kl tripped after step 14: actor/ppo_kl is 0.03, above 0.02"
+    );
+    bench.press("h h h h h h h h h h");
+    assert_eq!(below(&mut bench), "k 0:28 ana: checkpoint, after step 4");
+    bench.press("l");
+    assert!(
+        below(&mut bench).contains("k changed by hand"),
+        "step 5 has no mark"
+    );
+}
+
+#[test]
+fn runs_over_one_another_are_named_once_and_stay_told_apart_without_colour() {
+    for plain in [false, true] {
+        let mut bench = live(40);
+        bench.app.shared.marked = vec![bench.app.shared.current.clone().unwrap()];
+        bench.open_run("/project/runs/20261129-110000-other-cd340000", 25);
+        if plain {
+            bench.make_plain();
+        }
+        let (a, b) = if plain { ("+", "*") } else { ("━", "━") };
+        let screen = bench.screen(80, 24);
+        let names = screen.lines().nth(1).unwrap();
+        assert_eq!(
+            names.trim_end(),
+            format!(" {a} 20261129-110000-other-cd340000  {b} 20261129-100000-sample-ab120000")
+        );
+        // Train and test of a run share its colour, and are told apart by their lines.
+        bench.press("e");
+        let expanded = bench.screen(80, 24);
+        let title = expanded.lines().nth(2).unwrap();
+        let samples = if plain { ["+", "o"] } else { ["━", "╍╍"] };
+        for (sample, name) in samples.into_iter().zip(["test", "train"]) {
+            assert!(title.contains(&format!("{sample} {name} ")), "{title}");
+        }
+    }
+}
+
+#[test]
+fn a_title_without_room_says_how_many_curves_it_leaves_out() {
+    let mut bench = live(40);
+    bench.press("e");
+    let title = |bench: &mut Bench, columns| {
+        let screen = bench.screen(columns, 12);
+        screen.lines().nth(1).unwrap().to_owned()
+    };
+    let wide = title(&mut bench, 80);
+    assert!(wide.contains("train") && !wide.contains('+'), "{wide}");
+    let narrow = title(&mut bench, 30);
+    assert!(
+        narrow.contains("+1") && !narrow.contains("train"),
+        "{narrow}"
+    );
+}
+
+#[test]
+fn the_footer_says_which_panels_are_on_screen_while_there_are_more() {
+    let mut bench = live(40);
+    let footer = |bench: &mut Bench, columns, rows| {
+        let screen = bench.screen(columns, rows);
+        screen.lines().last().unwrap().to_owned()
+    };
+    assert!(footer(&mut bench, 100, 24).contains("panels 1-6 of 19"));
+    bench.press("G");
+    assert!(footer(&mut bench, 100, 24).contains("-19 of 19"));
+    bench.press("e");
+    assert!(footer(&mut bench, 100, 24).contains("panel 19 of 19"));
+}
+
+#[test]
+fn the_weight_sync_panel_has_its_percentiles_and_what_is_not_proven_first() {
+    let mut bench = live(40);
+    for (columns, rows, note) in [
+        (80, 24, "p50-max 2e-3/2e-3/2e-3 3.07/3.99/3.99"),
+        (120, 40, "p50/95/max 0.002/0.002/0.002 3.07/3.99/3.99"),
+        (200, 60, "p50/95/max 0.002/0.002/0.002 3.07/3.99/3.99"),
+    ] {
+        let screen = bench.screen(columns, rows);
+        assert!(screen.contains(note), "{screen}");
+    }
+    bench.press("l l l e");
+    let whole = "blocked p50 0.002 p95 0.002 max 0.002; transfer p50 3.07 p95 3.99 max 3.99 ms; 40 verified";
+    let screen = bench.screen(120, 40);
+    assert!(screen.contains(whole), "{screen}");
+    let key = bench.app.shared.current.clone().unwrap();
+    let run = bench.app.shared.open.get_mut(&key).unwrap();
+    run.state.syncs.last_mut().unwrap().is_verified = false;
+    let screen = bench.screen(160, 60);
+    assert!(screen.contains("1 NOT verified"), "{screen}");
+}
+
+#[test]
+fn a_dead_run_with_curves_says_why_below_them() {
+    let mut bench = live(40);
+    let key = bench.app.shared.current.clone().unwrap();
+    let run = bench.app.shared.open.get_mut(&key).unwrap();
+    let ended = run.state.ended.as_mut().unwrap();
+    ended.status = runlog::event::RunStatus::Failed;
+    ended.reason = "CUDA ran out of memory".to_owned();
+    let screen = bench.screen(80, 24);
+    assert!(
+        screen.contains("failed: CUDA ran out of memory"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn the_crosshair_stays_in_view_when_the_view_is_moved() {
+    let mut bench = live(40);
+    bench.screen(120, 40);
+    bench.press("c + +");
+    let before = bench.app.shared.step;
+    for _ in 0..3 {
+        bench.press(",");
+    }
+    assert!(
+        bench.app.shared.step < before,
+        "{:?}",
+        bench.app.shared.step
+    );
+}

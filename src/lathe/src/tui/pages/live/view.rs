@@ -1,26 +1,24 @@
 //! From series to a chart: which part of the runs is in view, decimated, and read out at the crosshair.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
 use ratatui::layout::Rect;
 use runlog::metrics;
-use runlog::series::{Cell, Scale, Series, Smoothing, XAxis, envelope};
+use runlog::series::{Series, Smoothing, XAxis};
+use runlog::state::Percentiles;
 
 use super::panels::Panel;
-use super::{Live, marks};
+use super::{Live, marks, names};
 use crate::tui::shared::{OpenRun, RunKey, Shared};
 use crate::tui::theme::Role;
-use crate::tui::widgets::chart::{self, Chart, Curve, YAxis};
+use crate::tui::widgets::chart::{self, Chart, Curve, Look, YAxis};
 use crate::tui::widgets::text;
 use crate::tui::widgets::viewport::Window;
 
 /// One curve of a panel: its run, metric, style, and value read out.
 #[derive(Debug, Clone)]
 pub struct Legend {
+    /// Empty: the panel has nothing else of that run, and the line above the panels names the run.
     pub label: String,
-    pub style: ratatui::style::Style,
-    pub mark: char,
+    pub look: Look,
     /// At the crosshair, or the last one.
     pub value: Option<f64>,
     /// The step of the value, where the curve has none at the crosshair's.
@@ -35,8 +33,6 @@ pub struct View {
     pub chart: Chart,
     pub legend: Vec<Legend>,
     pub unit: &'static str,
-    /// Percentiles and the like, for the panel's last words.
-    pub note: String,
 }
 
 /// The curves that a panel draws: `(run, metric, place in the panel)`. Several runs: the main metric of each, or all when
@@ -107,53 +103,14 @@ pub fn full_range(axis: XAxis, shared: &Shared) -> Option<(f64, f64)> {
     Some((low, if end > low { end } else { low + 1.0 }))
 }
 
-/// Which part of which curve, and for how many columns of dots.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Cut {
-    run: RunKey,
-    name: String,
-    /// Bits of the smoothing's weight; 0: the raw curve.
-    weight: u64,
-    points: usize,
-    axis: XAxis,
-    range: (u64, u64),
-    scale: Scale,
-    columns: usize,
-}
-
-/// Curves that were cut already: most keys move a crosshair or the focus over the same curves, and cutting millions of points
-/// anew costs more than drawing them. Emptied whenever the data changed.
-#[derive(Debug, Default)]
-pub struct Envelopes(RefCell<HashMap<Cut, Vec<Cell>>>);
-
-/// Curves that are kept at most: a few screens.
-const MOST_KEPT: usize = 512;
-
-impl Envelopes {
-    pub fn clear(&mut self) {
-        self.0.get_mut().clear();
-    }
-
-    fn get(&self, cut: Cut, make: impl FnOnce() -> Vec<Cell>) -> Vec<Cell> {
-        if let Some(cells) = self.0.borrow().get(&cut) {
-            return cells.clone();
-        }
-        let cells = make();
-        let mut kept = self.0.borrow_mut();
-        if kept.len() >= MOST_KEPT {
-            kept.clear();
-        }
-        kept.insert(cut, cells.clone());
-        cells
-    }
-}
-
 /// Makes a panel's view for a plot of this size.
 pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: Rect) -> View {
     let marks = shared.glyphs.plot;
     let columns = chart::dot_columns(plot.width, marks);
     let shown = curves(live, panel, shared);
-    let has_runs = shared.shown_runs().len() > 1;
+    let runs = shared.shown_runs().len();
+    let has_runs = runs > 1;
+    let has_names_above = names::rows(shared, shared.page_area()) > 0;
     let mut drawn: Vec<Curve> = Vec::new();
     let mut legend = Vec::new();
     let mut unit = "1";
@@ -164,57 +121,36 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
         if place == 0 {
             unit = metrics::lookup(name).map_or("1", |metric| metric.unit);
         }
-        let index = if has_runs { color } else { place };
-        let style = shared.theme.series(index);
-        let mark = chart::mark(index, shared.glyphs);
+        let look = if has_runs {
+            Look::of_run(color, place, runs, &shared.theme)
+        } else {
+            Look::of_metric(place, &shared.theme)
+        };
         let smoothed = live
             .smoothing(&run.key)
             .and_then(|smoothing: &Smoothing| smoothing.get(&run.state.series, name));
         let cut = |series: Series<'_>, is_smoothed: bool| {
-            let key = Cut {
-                run: run.key.clone(),
-                name: name.to_owned(),
-                weight: if is_smoothed {
-                    live.weight.to_bits()
-                } else {
-                    0
-                },
-                points: series.len(),
-                axis: live.at.axis,
-                range: (window.x0.to_bits(), window.x1.to_bits()),
-                scale: window.scale,
-                columns,
-            };
-            live.envelopes.get(key, || {
-                envelope(
-                    series,
-                    live.at.axis,
-                    window.x0,
-                    window.x1,
-                    columns,
-                    window.scale,
-                )
-            })
+            let weight = if is_smoothed { live.weight } else { 0.0 };
+            let curve = (&run.key, name, weight);
+            live.envelopes
+                .cut(curve, series, live.at.axis, window, columns)
         };
         if let Some(smoothed) = smoothed {
             drawn.push(Curve {
                 cells: cut(series, false),
-                style: shared.style(Role::Raw),
+                look: Look::raw(shared.style(Role::Raw)),
                 is_faint: true,
-                mark: '.',
             });
             drawn.push(Curve {
                 cells: cut(smoothed, true),
-                style,
+                look,
                 is_faint: false,
-                mark,
             });
         } else {
             drawn.push(Curve {
                 cells: cut(series, false),
-                style,
+                look,
                 is_faint: false,
-                mark,
             });
         }
         let index = match live.at.crosshair {
@@ -227,19 +163,16 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
             .filter(|step| live.at.axis == XAxis::Step && is_elsewhere(*step));
         let value = index.map(|index| series.value(index));
         legend.push(Legend {
-            label: if has_runs {
-                run_label(&run.key, run)
-            } else {
-                let short = short_name(name);
-                // The unit stands behind the value.
-                short
-                    .strip_suffix(unit)
-                    .and_then(|short| short.strip_suffix('_'))
-                    .unwrap_or(short)
-                    .to_owned()
+            label: match (has_runs, live.is_expanded) {
+                (true, false) if has_names_above => String::new(),
+                (true, false) => run_label(&run.key, run),
+                (true, true) if has_names_above => metric_label(name, unit),
+                (true, true) => {
+                    format!("{} {}", run_label(&run.key, run), metric_label(name, unit))
+                }
+                (false, _) => metric_label(name, unit),
             },
-            style,
-            mark,
+            look,
             value,
             at,
             non_finite: series.non_finite(),
@@ -255,14 +188,8 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
             y: YAxis::around(&drawn, &limits, panel.is_log),
             curves: drawn,
             limits,
-            x_labels: (
-                x_text(window.x0, live.at.axis),
-                format!(
-                    "{} {}",
-                    live.at.axis.name(),
-                    x_text(window.x1, live.at.axis)
-                ),
-            ),
+            x_labels: window.labels(live.at.axis),
+            x_ticks: window.ticks(live.at.axis, chart::plot_columns(plot.width)),
             events: marks::in_view(live.at.axis, window, shared)
                 .into_iter()
                 .map(|(share, mark)| (share, mark.letter()))
@@ -275,12 +202,21 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
         },
         legend,
         unit,
-        note: note(panel, shared),
     }
 }
 
-/// Percentiles of the weight syncs of the current run.
-fn note(panel: &Panel, shared: &Shared) -> String {
+/// A metric's short name; the unit stands behind the value.
+fn metric_label(name: &str, unit: &str) -> String {
+    let short = short_name(name);
+    short
+        .strip_suffix(unit)
+        .and_then(|short| short.strip_suffix('_'))
+        .unwrap_or(short)
+        .to_owned()
+}
+
+/// Percentiles of the weight syncs of the current run, as far as they fit; empty for panels of anything else.
+pub fn note(panel: &Panel, columns: usize, shared: &Shared) -> String {
     let shows_sync = panel
         .metrics
         .iter()
@@ -288,21 +224,12 @@ fn note(panel: &Panel, shared: &Shared) -> String {
     let Some(run) = shared.current_run().filter(|_| shows_sync) else {
         return String::new();
     };
-    let percentiles = |pick: fn(&runlog::state::Sync) -> f64| {
-        runlog::state::Percentiles::of(run.state.syncs.iter().map(pick))
-    };
+    let percentiles =
+        |pick: fn(&runlog::state::Sync) -> f64| Percentiles::of(run.state.syncs.iter().map(pick));
     let Some(blocked) = percentiles(|sync| sync.blocked_ms) else {
         return String::new();
     };
     let transfer = percentiles(|sync| sync.transfer_ms);
-    let line = |name: &str, p: runlog::state::Percentiles| {
-        format!(
-            "{name} p50 {} p95 {} max {}",
-            text::number(p.p50),
-            text::number(p.p95),
-            text::number(p.max)
-        )
-    };
     let unverified = run
         .state
         .syncs
@@ -314,23 +241,55 @@ fn note(panel: &Panel, shared: &Shared) -> String {
     } else {
         format!("{unverified} NOT verified")
     };
-    match transfer {
-        Some(transfer) => format!(
-            "{}; {}; {proof}",
-            line("blocked", blocked),
-            line("transfer", transfer)
-        ),
-        None => format!("{}; {proof}", line("blocked", blocked)),
-    }
-}
-
-/// An x as people read it on this axis.
-pub fn x_text(x: f64, axis: XAxis) -> String {
-    match axis {
-        XAxis::Time => text::clock(x),
-        XAxis::Step => format!("{x:.0}"),
-        XAxis::Tokens | XAxis::Samples => text::number(x),
-    }
+    let named = [("blocked", Some(blocked)), ("transfer", transfer)];
+    let each = |write: &dyn Fn(&str, Percentiles) -> String| -> Vec<String> {
+        named
+            .iter()
+            .filter_map(|(name, of)| Some(write(name, (*of)?)))
+            .collect()
+    };
+    let number = text::number;
+    let long = each(&|name, p| {
+        format!(
+            "{name} p50 {} p95 {} max {}",
+            number(p.p50),
+            number(p.p95),
+            number(p.max)
+        )
+    });
+    let short = |digits: usize, has_names: bool| {
+        let each = each(&|name, p| {
+            let [p50, p95, max] =
+                [p.p50, p.p95, p.max].map(|value| text::number_within(value, digits));
+            let name = if has_names {
+                format!("{name} ")
+            } else {
+                String::new()
+            };
+            format!("{name}{p50}/{p95}/{max}")
+        });
+        each.join(if has_names { ", " } else { " " })
+    };
+    let long = long.join("; ");
+    let written = [
+        format!("{long} ms; {proof}"),
+        format!("p50/p95/max {} ms; {proof}", short(6, true)),
+        format!("p50/p95/max {} ms", short(6, true)),
+        format!("p50/p95/max {}", short(4, true)),
+        format!("p50/95/max {}", short(5, false)),
+        format!("p50/95/max {}", short(4, false)),
+        format!("p50-max {}", short(4, false)),
+    ];
+    // What must not be missed is there however little the room.
+    let is_whole = |note: &String| unverified == 0 || note.contains(&proof);
+    written
+        .into_iter()
+        .find(|note| text::width(note) <= columns && is_whole(note))
+        .unwrap_or(if unverified == 0 {
+            short(4, false)
+        } else {
+            proof
+        })
 }
 
 /// `quickstart-ab12`: short enough for a legend.
@@ -369,38 +328,5 @@ pub fn short_name(name: &str) -> &str {
         }
         Some((_, last)) => last,
         None => name,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_curve_is_cut_once_for_each_window_until_the_data_change() {
-        let mut envelopes = Envelopes::default();
-        let made = std::cell::Cell::new(0);
-        let cut = |end: f64| Cut {
-            run: RunKey::new(std::path::Path::new("runs/a")),
-            name: "loss".to_owned(),
-            weight: 0,
-            points: 3,
-            axis: XAxis::Step,
-            range: (0.0_f64.to_bits(), end.to_bits()),
-            scale: Scale::Linear,
-            columns: 8,
-        };
-        let make = || {
-            made.set(made.get() + 1);
-            vec![Cell::EMPTY; 8]
-        };
-        envelopes.get(cut(1.0), make);
-        envelopes.get(cut(1.0), make);
-        assert_eq!(made.get(), 1);
-        envelopes.get(cut(2.0), make);
-        assert_eq!(made.get(), 2);
-        envelopes.clear();
-        envelopes.get(cut(1.0), make);
-        assert_eq!(made.get(), 3);
     }
 }

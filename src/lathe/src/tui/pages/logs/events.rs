@@ -1,13 +1,12 @@
 //! The run's events as lines of a log: what the trainer said, alarms, phases, evaluations, checkpoints, the end.
 
-use std::fmt::Write as _;
-
 use runlog::RunState;
 use runlog::event::{Phase, RunStatus};
-use runlog::state::{ControlRecord, Outcome, TripRecord, val_reward};
+use runlog::state::{Outcome, val_reward};
 
 use super::line::{Line, Severity};
 use super::older::Older;
+use crate::tui::pages::words;
 use crate::tui::widgets::text;
 
 pub type Fingerprint = [u64; 9];
@@ -61,18 +60,12 @@ pub fn lines(state: &RunState, older: Option<&Older>) -> Vec<Line> {
         push(record.elapsed_ms, Severity::Debug, "phase", said);
     }
     for resume in &state.resumes {
-        let mut said = format!(
-            "goes on in its own directory after step {}",
-            resume.from_step
+        push(
+            resume.elapsed_ms,
+            Severity::Info,
+            "resume",
+            words::resume(resume),
         );
-        if resume.lost_steps > 0 {
-            let _ = write!(
-                said,
-                "; {} later steps are trained again",
-                resume.lost_steps
-            );
-        }
-        push(resume.elapsed_ms, Severity::Info, "resume", said);
     }
     let older_lines = older.into_iter().flat_map(|older| older.logged(state));
     for line in older_lines.chain(&state.log_lines) {
@@ -88,7 +81,7 @@ pub fn lines(state: &RunState, older: Option<&Older>) -> Vec<Line> {
             trip.elapsed_ms,
             Severity::Warning,
             "guard",
-            trip_words(trip),
+            words::trip(trip),
         );
     }
     let older_alarms = older.into_iter().flat_map(|older| older.alarms(state));
@@ -98,14 +91,11 @@ pub fn lines(state: &RunState, older: Option<&Older>) -> Vec<Line> {
         if trips.iter().any(|trip| trip.is_told_by(alarm)) {
             continue;
         }
-        let step = alarm
-            .step
-            .map_or_else(String::new, |step| format!(" (step {step})"));
         push(
             alarm.elapsed_ms,
             Severity::Warning,
             "alarm",
-            format!("{}{step}: {}", alarm.name, alarm.message),
+            words::alarm(alarm),
         );
     }
     for control in &state.controls {
@@ -117,7 +107,7 @@ pub fn lines(state: &RunState, older: Option<&Older>) -> Vec<Line> {
             control.elapsed_ms,
             severity,
             "control",
-            control_words(control),
+            words::control(control),
         );
     }
     for sync in state.syncs.iter().filter(|sync| !sync.is_verified) {
@@ -136,12 +126,7 @@ pub fn lines(state: &RunState, older: Option<&Older>) -> Vec<Line> {
         push(eval.elapsed_ms, Severity::Info, "eval", said);
     }
     for checkpoint in &state.checkpoints {
-        let said = format!(
-            "{}, {} in {} ms",
-            checkpoint.path,
-            text::bytes(checkpoint.bytes as f64),
-            text::number(checkpoint.save_ms)
-        );
+        let said = words::checkpoint(checkpoint);
         push(checkpoint.elapsed_ms, Severity::Info, "checkpoint", said);
     }
     if let Some(ended) = &state.ended {
@@ -171,64 +156,6 @@ pub fn lines(state: &RunState, older: Option<&Older>) -> Vec<Line> {
         before = line.id;
     }
     lines
-}
-
-/// `somebody sets actor_rollout_ref.actor.optim.lr from 1e-6 to 2e-6, from step 42 on`
-fn control_words(control: &ControlRecord) -> String {
-    let what = match control.knob.as_ref().or(control.target.as_ref()) {
-        Some(about) => format!("{} {about}", control.command),
-        None => control.command.clone(),
-    };
-    let who = &control.who;
-    match &control.outcome {
-        Outcome::Applied {
-            from,
-            to,
-            from_step,
-            before,
-            after,
-            ..
-        } => {
-            let became = match (before, after) {
-                (Some(before), Some(after)) => format!(" ({before} before, {after} now)"),
-                _ => String::new(),
-            };
-            let from = from.map_or_else(String::new, |from| {
-                format!(" from {}", text::number(from.0))
-            });
-            let to = to.map_or_else(String::new, |to| format!(" to {}", text::number(to.0)));
-            let since = match from_step {
-                Some(step) => format!(", from step {step} on"),
-                None => format!(", after step {}", control.step),
-            };
-            format!("{who}: {what}{from}{to}{became}{since}")
-        }
-        Outcome::Refused { to, reason } => {
-            let to = to.map_or_else(String::new, |to| format!(" to {}", text::number(to.0)));
-            format!("{who}: {what}{to} was refused: {reason}")
-        }
-    }
-}
-
-/// `kl tripped after step 41: actor/ppo_kl is 0.03, above 0.02; sync 1: staleness 1 -> 0`
-fn trip_words(trip: &TripRecord) -> String {
-    let mut words = format!("{} tripped after step {}", trip.guard, trip.step);
-    if trip.relapse > 0 {
-        let _ = write!(words, ", relapse {}", trip.relapse);
-    }
-    let _ = write!(words, ": {}", trip.reason);
-    for done in &trip.done {
-        let _ = if done.is_done {
-            write!(
-                words,
-                "; {}: {} -> {}",
-                done.action, done.before, done.after
-            )
-        } else {
-            write!(words, "; {} was not done: {}", done.action, done.after)
-        };
-    }
-    words
 }
 
 fn phase_word(phase: Phase) -> &'static str {

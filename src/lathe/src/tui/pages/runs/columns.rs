@@ -261,6 +261,9 @@ pub fn best_value(word: &str, entry: &RunEntry, detail: Option<&Detail>) -> Opti
 /// A mark and a word for a run's state, and how they are coloured.
 pub fn state_cell(entry: &RunEntry, glyphs: Glyphs) -> (&'static str, &'static str, Role) {
     let word = entry.state_word();
+    if entry.is_replayed {
+        return (glyphs.pick("◆", "@"), word, Role::Caution);
+    }
     let Some(glance) = &entry.glance else {
         return (glyphs.pick("⚠", "?"), word, Role::Bad);
     };

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use runlog::RunState;
 use runlog::run_dir::RunDir;
 use runlog::state::Liveness;
 use serde_json::Value as Json;
@@ -53,6 +54,7 @@ pub struct Details {
     awaited: Option<u64>,
     requests: u64,
     awaited_configs: HashSet<RunKey>,
+    replayed: Option<RunKey>,
 }
 
 impl Details {
@@ -75,7 +77,29 @@ impl Details {
         self.awaited_configs.retain(|key| known.contains(key));
     }
 
+    /// Of a run in a replay what was known at the moment that is shown; when the replay is over, nothing is known of it.
+    pub fn follow_replay(&mut self, shared: &Shared) {
+        for entry in &shared.runs.entries {
+            if !entry.is_replayed {
+                if self.replayed.as_ref() == Some(&entry.key) {
+                    self.replayed = None;
+                    self.read.remove(&entry.key);
+                }
+                continue;
+            }
+            self.replayed = Some(entry.key.clone());
+            if let Some(run) = shared.open.get(&entry.key) {
+                let unicode = shared.glyphs.unicode;
+                let detail = of_state(&run.state, &entry.key, &standing(entry), false, 0, unicode);
+                self.read.insert(entry.key.clone(), detail);
+            }
+        }
+    }
+
     fn is_fresh(&self, entry: &RunEntry) -> bool {
+        if entry.is_replayed {
+            return true;
+        }
         let (Some(detail), Some(glance)) = (self.read.get(&entry.key), &entry.glance) else {
             // A log that cannot be read even at its end is not read in full.
             return entry.glance.is_none() || self.read.contains_key(&entry.key);
@@ -128,7 +152,11 @@ impl Details {
             return false;
         }
         self.awaited = None;
-        self.read.extend(found);
+        let replayed = self.replayed.clone();
+        let fitting = found
+            .into_iter()
+            .filter(|(key, _)| Some(key) != replayed.as_ref());
+        self.read.extend(fitting);
         true
     }
 
@@ -176,7 +204,8 @@ fn has_ended(entry: &RunEntry) -> bool {
 }
 
 fn standing(entry: &RunEntry) -> Standing {
-    let liveness = entry.glance.as_ref().map(|glance| &glance.liveness);
+    let glance = entry.glance.as_ref().filter(|_| !entry.is_replayed);
+    let liveness = glance.map(|glance| &glance.liveness);
     Standing {
         word: entry.state_word().to_owned(),
         role: Role::Strong,
@@ -209,6 +238,17 @@ fn read(key: &RunKey, standing: &Standing, has_ended: bool, unicode: bool) -> De
         Ok(read) => read,
         Err(error) => return problem(format!("{}: {error}", run_dir.events_path().display())),
     };
+    of_state(&state, key, standing, has_ended, bad_lines, unicode)
+}
+
+fn of_state(
+    state: &RunState,
+    key: &RunKey,
+    standing: &Standing,
+    has_ended: bool,
+    bad_lines: u64,
+    unicode: bool,
+) -> Detail {
     let metrics = state
         .series
         .iter()
@@ -244,7 +284,7 @@ fn read(key: &RunKey, standing: &Standing, has_ended: bool, unicode: bool) -> De
         step: state.step,
         has_ended,
         metrics,
-        summary: summary::lines(&state, key.path(), standing, bad_lines, terminal),
+        summary: summary::lines(state, key.path(), standing, bad_lines, terminal),
         problem: None,
     }
 }

@@ -391,6 +391,9 @@ fn cell(
 
 /// Why it failed or is dead, or why it cannot be read.
 fn reason(entry: &RunEntry) -> Option<&str> {
+    if entry.is_replayed {
+        return None;
+    }
     entry.problem.as_deref().or_else(|| {
         entry
             .glance

@@ -343,7 +343,13 @@ impl Page for Runs {
             Input::Key(key) => self.key(key, shared),
             Input::Paste(pasted) => self.paste(pasted, shared),
             Input::Mouse(event, area) => self.mouse(event, area, shared),
-            Input::Shown => self.wants(shared),
+            Input::Shown => {
+                if shared.replay.is_some() {
+                    self.details.follow_replay(shared);
+                    self.rebuild(shared);
+                }
+                self.wants(shared)
+            }
             Input::Message(PageMessage::Runs(message)) => self.message(message, shared),
             Input::Command(_) | Input::Message(_) => Vec::new(),
             Input::DataChanged => {
@@ -352,6 +358,9 @@ impl Page for Runs {
                 }
                 let is_first = self.version.is_none() && shared.runs.is_read;
                 self.details.keep_only(&shared.runs.entries);
+                if shared.front == PageId::Runs || shared.replay.is_none() {
+                    self.details.follow_replay(shared);
+                }
                 self.rebuild(shared);
                 let mut effects = self.wants(shared);
                 if is_first && !shared.is_read_only {

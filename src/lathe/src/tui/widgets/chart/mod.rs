@@ -6,29 +6,20 @@
 //!   0.41 ┤⣀⠔⠁                      ×  NaN: a mark at the upper edge, and a gap
 //!        1           40          80
 //! ```
-//! Draws what it is given and reads no run. Dots are set by hand and not by a canvas, since a curve's style may be bold or dim
-//! where there is no colour.
+//! Draws what it is given and reads no run.
+
+mod curves;
+mod look;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::symbols::pixel;
-use runlog::series::Cell;
 
 use super::text;
-use crate::tui::shared::{Glyphs, PlotMarks, Shared};
+use crate::tui::shared::{PlotMarks, Shared};
 use crate::tui::theme::Role;
 
-/// One curve, cut into the plot's dot columns (see [`dot_columns`]).
-#[derive(Debug, Clone)]
-pub struct Curve {
-    pub cells: Vec<Cell>,
-    pub style: Style,
-    /// Drawn first and overdrawn by the others.
-    pub is_faint: bool,
-    /// Tells curves apart where dots are characters: `*`, `+`, `o`…
-    pub mark: char,
-}
+pub use self::curves::Curve;
+pub use self::look::Look;
 
 /// The vertical axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -138,8 +129,10 @@ pub struct Chart {
     pub curves: Vec<Curve>,
     pub y: YAxis,
     pub limits: Vec<Limit>,
-    /// Labels below the left and right end.
+    /// Labels below the left and right end; both empty: they have no row.
     pub x_labels: (String, String),
+    /// More of them in between: shares (0..1) of the width.
+    pub x_ticks: Vec<(f64, String)>,
     /// Shares (0..1) of the width at which something happened, with a letter.
     pub events: Vec<(f64, char)>,
     /// The crosshair's share of the width.
@@ -151,9 +144,14 @@ pub fn label_columns(width: u16) -> u16 {
     if width < 24 { 0 } else { 7 }
 }
 
+/// Characters of the plot in a pane of this width.
+pub fn plot_columns(width: u16) -> u16 {
+    width.saturating_sub(label_columns(width))
+}
+
 /// Columns of dots that a pane of this width has: curves are cut into as many cells.
 pub fn dot_columns(width: u16, marks: PlotMarks) -> usize {
-    usize::from(width.saturating_sub(label_columns(width))) * usize::from(dots(marks).0)
+    usize::from(plot_columns(width)) * usize::from(dots(marks).0)
 }
 
 /// The share of the width, 0 to 1, at which a column of the screen lies in a plot with its labels. None: left of the curves.
@@ -172,82 +170,11 @@ fn dots(marks: PlotMarks) -> (u16, u16) {
     }
 }
 
-/// Dots of the plot, a byte a character, and who drew there last.
-struct Raster {
-    columns: u16,
-    rows: u16,
-    across: u16,
-    down: u16,
-    bits: Vec<u8>,
-    /// Index of the curve, or none.
-    owner: Vec<Option<u8>>,
-}
-
-impl Raster {
-    fn new(columns: u16, rows: u16, marks: PlotMarks) -> Self {
-        let (across, down) = dots(marks);
-        let count = usize::from(columns) * usize::from(rows);
-        Self {
-            columns,
-            rows,
-            across,
-            down,
-            bits: vec![0; count],
-            owner: vec![None; count],
-        }
-    }
-
-    /// Sets the dots of one dot column from `from` to `to` (dot rows from the top), for a curve.
-    fn column(&mut self, x: usize, from: i32, to: i32, curve: u8, overdraws: bool) {
-        let height = i32::from(self.rows) * i32::from(self.down);
-        let (top, bottom) = (from.min(to).max(0), from.max(to).min(height - 1));
-        let cell_x = x / usize::from(self.across);
-        if cell_x >= usize::from(self.columns) {
-            return;
-        }
-        for y in top..=bottom {
-            let cell_y = y as usize / usize::from(self.down);
-            let cell = cell_y * usize::from(self.columns) + cell_x;
-            if self.owner[cell] != Some(curve) {
-                if overdraws && self.owner[cell].is_some() {
-                    self.bits[cell] = 0;
-                }
-                self.owner[cell] = Some(curve);
-            }
-            let (dx, dy) = (
-                x % usize::from(self.across),
-                y as usize % usize::from(self.down),
-            );
-            self.bits[cell] |= 1 << (dy * usize::from(self.across) + dx);
-        }
-    }
-}
-
-/// The character for dots set row by row, left to right.
-fn symbol(bits: u8, marks: PlotMarks, mark: char) -> char {
-    match marks {
-        PlotMarks::Braille => {
-            // Braille counts its dots down the left column, then the right, the lowest pair last.
-            const ORDER: [u8; 8] = [0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80];
-            let dots: u32 = ORDER
-                .iter()
-                .enumerate()
-                .filter(|(bit, _)| bits & (1 << bit) != 0)
-                .map(|(_, dot)| u32::from(*dot))
-                .sum();
-            char::from_u32(0x2800 + dots).unwrap_or(' ')
-        }
-        PlotMarks::Octant => pixel::OCTANTS[usize::from(bits)],
-        PlotMarks::Block => pixel::QUADRANTS[usize::from(bits & 0x0f)],
-        PlotMarks::Dot => '•',
-        PlotMarks::Ascii => mark,
-    }
-}
-
-/// Draws a chart; the last row holds the x labels when there are at least four rows.
+/// Draws a chart; the last row holds the x labels, if there are any and at least four rows.
 pub fn draw(chart: &Chart, shared: &Shared, buffer: &mut Buffer, area: Rect) {
     let label_width = label_columns(area.width);
-    let has_x_labels = area.height >= 4;
+    let (left, right) = &chart.x_labels;
+    let has_x_labels = area.height >= 4 && !(left.is_empty() && right.is_empty());
     let rows = area.height - u16::from(has_x_labels);
     let columns = area.width.saturating_sub(label_width);
     if rows == 0 || columns == 0 {
@@ -265,7 +192,7 @@ pub fn draw(chart: &Chart, shared: &Shared, buffer: &mut Buffer, area: Rect) {
                 .set_style(shared.style(Role::Crosshair));
         }
     }
-    draw_curves(chart, shared, buffer, plot);
+    curves::draw(chart, shared, buffer, plot);
     draw_limit_names(chart, shared, buffer, plot);
     draw_y_labels(chart, shared, buffer, area, rows, label_width);
     if has_x_labels {
@@ -350,91 +277,6 @@ fn draw_events(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) 
     }
 }
 
-fn draw_curves(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) {
-    let marks = shared.glyphs.plot;
-    let mut raster = Raster::new(plot.width, plot.height, marks);
-    let height = f64::from(plot.height) * f64::from(raster.down);
-    let dot_row = |value: f64| {
-        chart
-            .y
-            .share(value)
-            .map(|share| ((1.0 - share) * (height - 1.0)).round().clamp(-1.0, height) as i32)
-    };
-    let mut gaps: Vec<u16> = Vec::new();
-    // Faint curves first, so that the others lie on top.
-    let order = |is_faint: bool| {
-        chart
-            .curves
-            .iter()
-            .enumerate()
-            .filter(move |(_, curve)| curve.is_faint == is_faint)
-    };
-    for (index, curve) in order(true).chain(order(false)) {
-        let overdraws = !curve.is_faint;
-        let index = u8::try_from(index).unwrap_or(u8::MAX);
-        let mut before: Option<(usize, f64)> = None;
-        for (x, cell) in curve.cells.iter().enumerate() {
-            if cell.non_finite > 0 {
-                gaps.push((x / usize::from(raster.across)) as u16);
-            }
-            if cell.is_gap() {
-                // Nothing logged here joins its neighbours; a value that is no number parts them.
-                if cell.non_finite > 0 {
-                    before = None;
-                }
-                continue;
-            }
-            if let (Some((last_x, last)), Some(to)) = (before, dot_row(cell.first))
-                && let Some(from) = dot_row(last)
-            {
-                join(&mut raster, (last_x, from), (x, to), index, overdraws);
-            }
-            if let (Some(low), Some(high)) = (dot_row(cell.min), dot_row(cell.max)) {
-                raster.column(x, high, low, index, overdraws);
-            }
-            before = Some((x, cell.last));
-        }
-    }
-    for (cell, bits) in raster.bits.iter().enumerate() {
-        let (Some(owner), true) = (raster.owner[cell], *bits != 0) else {
-            continue;
-        };
-        let curve = &chart.curves[usize::from(owner).min(chart.curves.len() - 1)];
-        let x = plot.x + (cell % usize::from(raster.columns)) as u16;
-        let y = plot.y + (cell / usize::from(raster.columns)) as u16;
-        buffer[(x, y)]
-            .set_char(symbol(*bits, marks, curve.mark))
-            .set_style(curve.style);
-    }
-    for column in gaps {
-        if column < plot.width {
-            buffer[(plot.x + column, plot.y)]
-                .set_symbol(shared.glyphs.pick("×", "!"))
-                .set_style(shared.style(Role::Bad));
-        }
-    }
-}
-
-/// A straight line between two dots of neighbouring points.
-fn join(raster: &mut Raster, from: (usize, i32), to: (usize, i32), curve: u8, overdraws: bool) {
-    let span = to.0.saturating_sub(from.0);
-    if span == 0 {
-        return;
-    }
-    let row = |x: usize| {
-        let part = (x - from.0) as f64 / span as f64;
-        (f64::from(from.1) + part * f64::from(to.1 - from.1)).round() as i32
-    };
-    for x in from.0..to.0 {
-        // A dot column holds half of the way to each neighbour, so steep lines have no holes.
-        let next = row(x + 1);
-        let here = row(x);
-        let middle = here + (next - here) / 2;
-        raster.column(x, here, middle, curve, overdraws);
-        raster.column(x + 1, middle, next, curve, overdraws);
-    }
-}
-
 fn draw_y_labels(
     chart: &Chart,
     shared: &Shared,
@@ -482,25 +324,35 @@ fn draw_x_labels(
     let left = text::fit(left, room, shared.glyphs.unicode);
     buffer.set_string(area.x + label_width, y, &left, style);
     let width = text::width(right);
-    if text::width(&left) + width < room {
+    let mut free = text::width(&left) + 1;
+    let mut end = room;
+    if free + width <= room {
         buffer.set_string(area.right() - width as u16, y, right, style);
+        end = room - width;
     }
-}
-
-/// The mark of the `index`-th curve where dots are characters.
-pub fn mark(index: usize, glyphs: Glyphs) -> char {
-    const MARKS: [char; 8] = ['*', '+', 'o', 'x', '#', '%', '@', '='];
-    if glyphs.plot == PlotMarks::Ascii {
-        MARKS[index % MARKS.len()]
-    } else {
-        '•'
+    // Each below its place, and none without a space on both sides.
+    for (share, label) in &chart.x_ticks {
+        let width = text::width(label);
+        let middle = (share * room as f64) as usize;
+        let from = middle.saturating_sub(width / 2);
+        if from > free && from + width < end {
+            buffer.set_string(area.x + label_width + from as u16, y, label, style);
+            free = from + width + 1;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use runlog::series::Cell;
+
     use super::*;
+    use crate::tui::shared::Glyphs;
     use crate::tui::testing::shared;
+
+    fn look() -> Look {
+        Look::of_metric(0, &shared().theme)
+    }
 
     fn cell(value: f64) -> Cell {
         Cell {
@@ -530,15 +382,15 @@ mod tests {
         let mut buffer = Buffer::empty(area);
         let curves = vec![Curve {
             cells: values.iter().map(|value| cell(*value)).collect(),
-            style: Style::default(),
+            look: look(),
             is_faint: false,
-            mark: '*',
         }];
         let chart = Chart {
             y: YAxis::around(&curves, &limits, false),
             curves,
             limits,
             x_labels: ("1".to_owned(), "20".to_owned()),
+            x_ticks: vec![(0.5, "10".to_owned())],
             events: Vec::new(),
             crosshair: None,
         };
@@ -552,21 +404,11 @@ mod tests {
     }
 
     #[test]
-    fn every_braille_dot_has_its_place() {
-        assert_eq!(symbol(0b1111_1111, PlotMarks::Braille, '*'), '⣿');
-        assert_eq!(symbol(0b0000_0001, PlotMarks::Braille, '*'), '⠁');
-        assert_eq!(symbol(0b0000_0010, PlotMarks::Braille, '*'), '⠈');
-        assert_eq!(symbol(0b0100_0000, PlotMarks::Braille, '*'), '⡀');
-        assert_eq!(symbol(0b1000_0000, PlotMarks::Braille, '*'), '⢀');
-    }
-
-    #[test]
     fn bounds_are_round_and_hold_every_value() {
         let curves = [Curve {
             cells: vec![cell(0.413), cell(0.977), cell(f64::NAN)],
-            style: Style::default(),
+            look: look(),
             is_faint: false,
-            mark: '*',
         }];
         let y = YAxis::around(&curves, &[], false);
         assert_eq!((y.low, y.high), (0.4, 1.0));
@@ -622,9 +464,8 @@ mod tests {
                 let mut buffer = Buffer::empty(area);
                 let curves = vec![Curve {
                     cells: vec![cell(1.0); dot_columns(width, PlotMarks::Braille)],
-                    style: Style::default(),
+                    look: look(),
                     is_faint: false,
-                    mark: '*',
                 }];
                 let chart = Chart {
                     y: YAxis::around(&curves, &[], false),
@@ -634,6 +475,7 @@ mod tests {
                         name: "limit".to_owned(),
                     }],
                     x_labels: ("a".to_owned(), "b".to_owned()),
+                    x_ticks: vec![(0.0, "c".to_owned()), (1.0, "d".to_owned())],
                     events: vec![(0.5, 'c')],
                     crosshair: Some(1.0),
                 };
