@@ -64,8 +64,13 @@ pub struct Shown<'a> {
 /// One run's line in a panel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    pub name: String,
+    pub run: String,
+    pub metric: String,
+    /// What tells the metric from others of its panel, in a word.
+    pub label: String,
     pub color: usize,
+    /// Its line is dashed, in the second of two ways and so on; 0: it is not.
+    pub dash: usize,
     /// x and y in the order of the log; y may be NaN or infinite.
     pub points: Vec<(f64, f64)>,
     /// x and y of the smoothed line: of every point, or of the last one of each part of a long run
@@ -75,10 +80,11 @@ pub struct Curve {
     pub smoothed_at: Vec<usize>,
 }
 
-/// One metric.
+/// One metric, or several that belong together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
-    pub metric: String,
+    pub title: String,
+    /// Of the first curve.
     pub unit: String,
     pub axis: XAxis,
     pub is_log_x: bool,
@@ -148,8 +154,11 @@ pub fn panel(runs: &[Shown<'_>], metric: &str, view: &View) -> Option<Panel> {
                 }
             }
             Some(Curve {
-                name: run.name.to_owned(),
+                run: run.name.to_owned(),
+                metric: metric.to_owned(),
+                label: String::new(),
                 color: run.color,
+                dash: 0,
                 points,
                 smoothed,
                 smoothed_at,
@@ -160,7 +169,7 @@ pub fn panel(runs: &[Shown<'_>], metric: &str, view: &View) -> Option<Panel> {
         return None;
     }
     Some(Panel {
-        metric: metric.to_owned(),
+        title: metric.to_owned(),
         unit: metrics::lookup(metric)
             .map_or("", |metric| metric.unit)
             .to_owned(),
@@ -195,8 +204,8 @@ impl Sheet {
                     let _ = writeln!(
                         text,
                         "{},{},{x},{y},{smooth}",
-                        csv_cell(&panel.metric),
-                        csv_cell(&curve.name)
+                        csv_cell(&curve.metric),
+                        csv_cell(&curve.run)
                     );
                 }
             }

@@ -392,3 +392,42 @@ fn a_failed_write_leaves_the_file_that_was_there() {
     let second = new_file(folder.path(), "a", "csv", b"x").unwrap();
     assert!(second.ends_with("a-2.csv"));
 }
+
+#[test]
+fn metrics_of_one_panel_are_named_in_it_and_runs_once_for_the_sheet() {
+    let (_root, _run, state) = sample();
+    let sheet = |runs: &[&str]| {
+        let mut joined: Option<curves::Panel> = None;
+        for (color, name) in runs.iter().enumerate() {
+            for (place, metric) in ["actor/ppo_kl", "actor/kl_loss"].into_iter().enumerate() {
+                let shown = [Shown {
+                    name,
+                    color,
+                    state: &state,
+                }];
+                let mut one = panel(&shown, metric, &View::default()).unwrap();
+                metric.clone_into(&mut one.curves[0].label);
+                one.curves[0].dash = place;
+                match &mut joined {
+                    None => joined = Some(one),
+                    Some(joined) => joined.curves.append(&mut one.curves),
+                }
+            }
+        }
+        curves::Sheet {
+            title: "sheet".to_owned(),
+            panels: joined.into_iter().collect(),
+        }
+    };
+    let theme = theme::load("dark", &[]).unwrap();
+    let count = |text: &str, of: &str| text.matches(of).count();
+    let one = picture::svg(&sheet(&["a-run"]), &theme, 400);
+    assert_eq!((count(&one, ">a-run<"), count(&one, ">actor/kl_loss<")), (0, 1));
+    let two = picture::svg(&sheet(&["a-run", "b-run"]), &theme, 400);
+    assert_eq!((count(&two, ">a-run<"), count(&two, ">b-run<")), (1, 1));
+    assert_eq!(count(&two, ">actor/kl_loss<"), 1);
+    // The second metric of each run, and its sample, are dashed.
+    assert_eq!(count(&two, "stroke-dasharray"), 3);
+    let csv = sheet(&["a-run"]).csv();
+    assert!(csv.contains("\nactor/kl_loss,a-run,"), "{csv}");
+}

@@ -31,6 +31,8 @@ const RIGHT: f64 = 12.0;
 /// Letters.
 const TEXT: f64 = 11.0;
 const TITLE: f64 = 13.0;
+/// Columns of a small letter, at most.
+const LETTER: f64 = 7.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Anchor {
@@ -44,7 +46,14 @@ struct Pen {
     color: Rgb,
     width: f64,
     opacity: f64,
+    dash: Dash,
 }
+
+/// What is drawn of a line and what is left out, in turn, pixels; empty: all is drawn.
+type Dash = &'static [f64];
+
+/// The second metric of a run is dashed, the third dotted, the fourth both.
+const DASHES: [Dash; 4] = [&[], &[6.0, 3.0], &[1.5, 3.0], &[8.0, 3.0, 1.5, 3.0]];
 
 /// Letters of one size and colour; `y` is the base line.
 #[derive(Debug, Clone, Copy)]
@@ -139,27 +148,37 @@ fn columns(sheet: &Sheet, width: f64) -> usize {
     fit.clamp(1, sheet.panels.len().max(1))
 }
 
-fn has_legend(sheet: &Sheet) -> bool {
-    sheet.panels.iter().any(|panel| panel.curves.len() > 1)
-}
-
-/// Every run of the sheet with its colour, once.
+/// Every run of the sheet with its colour, once; of one run alone there is nothing to say.
 fn legend(sheet: &Sheet) -> Vec<(&str, usize)> {
     let mut names: Vec<(&str, usize)> = Vec::new();
     for curve in sheet.panels.iter().flat_map(|panel| &panel.curves) {
-        if !names.iter().any(|(name, _)| *name == curve.name) {
-            names.push((&curve.name, curve.color));
+        if !names.iter().any(|(name, _)| *name == curve.run) {
+            names.push((&curve.run, curve.color));
         }
     }
+    names.retain({
+        let is_alone = names.len() < 2;
+        move |_| !is_alone
+    });
     names
 }
 
 fn legend_height(sheet: &Sheet) -> f64 {
-    if has_legend(sheet) {
-        6.0 + 16.0 * legend(sheet).len() as f64
-    } else {
-        0.0
+    match legend(sheet).len() {
+        0 => 0.0,
+        runs => 6.0 + 16.0 * runs as f64,
     }
+}
+
+/// The metrics of a panel, each with how its line is drawn in the first run that has it; none where there is but one.
+fn metrics(panel: &Panel) -> Vec<&Curve> {
+    let mut found: Vec<&Curve> = Vec::new();
+    for curve in &panel.curves {
+        if !found.iter().any(|known| known.metric == curve.metric) {
+            found.push(curve);
+        }
+    }
+    if found.len() < 2 { Vec::new() } else { found }
 }
 
 fn size(sheet: &Sheet, width: u32) -> (f64, f64) {
@@ -180,25 +199,24 @@ fn draw(sheet: &Sheet, theme: &Theme, width: f64, height: f64, canvas: &mut dyn 
     };
     canvas.text(GAP, 26.0, &sheet.title, title);
     let mut top = TITLE_HEIGHT;
-    if has_legend(sheet) {
-        for (row, (name, color)) in legend(sheet).into_iter().enumerate() {
-            let y = top + 16.0 * row as f64 + 6.0;
-            let pen = Pen {
-                color: series_color(theme, color, &colors),
-                width: 2.5,
-                opacity: 1.0,
-            };
-            canvas.line(&[(GAP, y), (GAP + 22.0, y)], pen);
-            let letters = Letters {
-                color: colors.text,
-                size: TEXT,
-                is_bold: false,
-                anchor: Anchor::Start,
-            };
-            canvas.text(GAP + 30.0, y + 4.0, name, letters);
-        }
-        top += legend_height(sheet);
+    for (row, (name, color)) in legend(sheet).into_iter().enumerate() {
+        let y = top + 16.0 * row as f64 + 6.0;
+        let pen = Pen {
+            color: series_color(theme, color, &colors),
+            width: 2.5,
+            opacity: 1.0,
+            dash: DASHES[0],
+        };
+        canvas.line(&[(GAP, y), (GAP + 22.0, y)], pen);
+        let letters = Letters {
+            color: colors.text,
+            size: TEXT,
+            is_bold: false,
+            anchor: Anchor::Start,
+        };
+        canvas.text(GAP + 30.0, y + 4.0, name, letters);
     }
+    top += legend_height(sheet);
     let columns = columns(sheet, width);
     let panel_width = (width - GAP * (columns as f64 + 1.0)) / columns as f64;
     for (index, panel) in sheet.panels.iter().enumerate() {
@@ -245,11 +263,8 @@ fn draw_panel(
         is_bold: true,
         ..letters(colors.text, TITLE, Anchor::Start)
     };
-    canvas.text(x + LEFT, y + 16.0, &panel.metric, title);
-    let unit = match panel.unit.as_str() {
-        "" | "1" => String::new(),
-        unit => format!("[{unit}]"),
-    };
+    canvas.text(x + LEFT, y + 16.0, &panel.title, title);
+    let (unit, divisor) = unit_of(panel);
     let scale = if panel.is_log_y { " log" } else { "" };
     canvas.text(
         x + width - RIGHT,
@@ -257,18 +272,42 @@ fn draw_panel(
         &format!("{unit}{scale}"),
         letters(colors.muted, TEXT, Anchor::End),
     );
+    let mut at = x + LEFT;
+    let is_of_one_run = panel
+        .curves
+        .iter()
+        .all(|curve| curve.run == panel.curves[0].run);
+    for curve in metrics(panel) {
+        let pen = Pen {
+            // Colours are the runs' own where there are several.
+            color: if is_of_one_run {
+                series_color(theme, curve.color, colors)
+            } else {
+                colors.text
+            },
+            width: 2.0,
+            opacity: 1.0,
+            dash: dash_of(curve),
+        };
+        canvas.line(&[(at, y + 26.0), (at + 16.0, y + 26.0)], pen);
+        let label = letters(colors.text, TEXT, Anchor::Start);
+        canvas.text(at + 21.0, y + 30.0, &curve.label, label);
+        at += 35.0 + LETTER * curve.label.chars().count() as f64;
+    }
+    let above = ABOVE + if metrics(panel).is_empty() { 0.0 } else { 14.0 };
     let plot = Plot {
         left: x + LEFT,
-        top: y + ABOVE,
+        top: y + above,
         width: width - LEFT - RIGHT,
-        height: PANEL_HEIGHT - ABOVE - BELOW,
+        height: PANEL_HEIGHT - above - BELOW,
         x: x_axis(panel),
-        y: y_axis(panel),
+        y: y_axis(panel).shown_in(divisor),
     };
     let grid = Pen {
         color: colors.grid,
         width: 1.0,
         opacity: 1.0,
+        dash: DASHES[0],
     };
     for (value, label) in plot.y.ticks(5) {
         let Some((_, at)) = plot.at((plot.x.low, value)) else {
@@ -291,6 +330,7 @@ fn draw_panel(
         color: colors.muted,
         width: 1.0,
         opacity: 1.0,
+        dash: DASHES[0],
     };
     canvas.line(&[(plot.left, floor), (plot.left + plot.width, floor)], axis);
     let name = match panel.axis {
@@ -310,6 +350,7 @@ fn draw_panel(
             color: series_color(theme, curve.color, colors),
             width: if is_behind { 1.0 } else { 1.5 },
             opacity: if is_behind { 0.35 } else { 1.0 },
+            dash: if is_behind { DASHES[0] } else { dash_of(curve) },
         };
         draw_line(&curve.points, &plot, pen, canvas);
     }
@@ -318,9 +359,34 @@ fn draw_panel(
             color: series_color(theme, curve.color, colors),
             width: 2.0,
             opacity: 1.0,
+            dash: dash_of(curve),
         };
         draw_line(&curve.smoothed, &plot, pen, canvas);
         draw_non_finite(curve, &plot, colors, canvas);
+    }
+}
+
+fn dash_of(curve: &Curve) -> Dash {
+    DASHES[curve.dash % DASHES.len()]
+}
+
+/// `[ms]`, or nothing; and what values are divided by on the axis: bytes are counted in larger units.
+fn unit_of(panel: &Panel) -> (String, f64) {
+    match panel.unit.as_str() {
+        "" | "1" => (String::new(), 1.0),
+        "bytes" => {
+            let most = panel.curves.iter().flat_map(|curve| &curve.points);
+            let most = most.map(|(_, y)| *y).filter(|y| y.is_finite());
+            let most = most.fold(0.0, f64::max);
+            let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+            let fitting = units
+                .into_iter()
+                .map(|(name, bits)| (name, f64::from(1_u32 << bits)))
+                .find(|(_, size)| most >= *size);
+            let (name, size) = fitting.unwrap_or(("bytes", 1.0));
+            (format!("[{name}]"), size)
+        }
+        unit => (format!("[{unit}]"), 1.0),
     }
 }
 
@@ -431,6 +497,7 @@ fn draw_non_finite(curve: &Curve, plot: &Plot, colors: &Colors, canvas: &mut dyn
         color: colors.bad,
         width: 1.5,
         opacity: 1.0,
+        dash: DASHES[0],
     };
     let mut last = f64::NEG_INFINITY;
     for (x, y) in &curve.points {

@@ -78,7 +78,12 @@ impl Canvas for Pixels {
             })
             .collect();
         let mut stroke = Stroke::new((pen.width * SCALE) as f32);
-        stroke.cap(Cap::Butt).join(Join::Round);
+        let dash: Vec<f32> = pen
+            .dash
+            .iter()
+            .map(|length| (length * SCALE) as f32)
+            .collect();
+        stroke.cap(Cap::Butt).join(Join::Round).dash(&dash, 0.0);
         let (coverage, placed) = Mask::new(&path).style(stroke).render();
         for (index, covered) in coverage.iter().enumerate() {
             if *covered == 0 {

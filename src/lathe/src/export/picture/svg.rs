@@ -58,9 +58,15 @@ impl Canvas for Svg {
         } else {
             String::new()
         };
+        let dash = if pen.dash.is_empty() {
+            String::new()
+        } else {
+            let lengths: Vec<String> = pen.dash.iter().map(|length| short(*length)).collect();
+            format!(" stroke-dasharray=\"{}\"", lengths.join(" "))
+        };
         let _ = writeln!(
             self.text,
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" stroke-linejoin=\"round\"{opacity}/>",
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" stroke-linejoin=\"round\"{opacity}{dash}/>",
             hex(pen.color),
             pen.width
         );

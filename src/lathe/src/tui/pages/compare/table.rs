@@ -212,7 +212,7 @@ fn metric_rows(table: &mut Table, runs: &[&OpenRun], kept: Kept) {
         .collect();
     let mut names: Vec<&str> = names.into_iter().collect();
     // In the groups of the metric table; undeclared ones last.
-    names.sort_by_key(|name| {
+    names.sort_by_cached_key(|name| {
         let group = metrics::lookup(name).map(|metric| metric.group);
         // What a run is judged by comes before its by-products.
         (group.is_none(), group, name.starts_with("val-aux/"))

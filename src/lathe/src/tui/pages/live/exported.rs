@@ -1,7 +1,7 @@
 //! The curves as they stand on the page, as plain data for a file: the same panels, zoom, smoothing and scales.
 
 use super::Live;
-use super::view::{curves, run_label};
+use super::view::{curves, metric_label, run_label};
 use crate::export::curves::{Panel, Shown, View, panel};
 use crate::tui::shared::Shared;
 
@@ -44,17 +44,18 @@ fn exported(live: &Live, of: &super::Panel, shared: &Shared) -> Option<Panel> {
         let Some(mut one) = panel(&shown, metric, &view) else {
             continue;
         };
+        for curve in &mut one.curves {
+            curve.label = metric_label(metric, &of.names(&run.state), &one.unit);
+            curve.dash = if has_runs { place } else { 0 };
+        }
         match &mut joined {
-            None => joined = Some(one),
-            Some(joined) => {
-                for curve in &mut one.curves {
-                    // A second metric in the panel is told by its name.
-                    if metric != joined.metric {
-                        curve.name = format!("{} {metric}", curve.name);
-                    }
+            None => {
+                if !of.title.is_empty() {
+                    one.title.clone_from(&of.title);
                 }
-                joined.curves.append(&mut one.curves);
+                joined = Some(one);
             }
+            Some(joined) => joined.curves.append(&mut one.curves),
         }
     }
     joined

@@ -162,15 +162,14 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
             .map(|index| series.step(index))
             .filter(|step| live.at.axis == XAxis::Step && is_elsewhere(*step));
         let value = index.map(|index| series.value(index));
+        let of_metric = metric_label(name, &panel.names(&run.state), unit);
         legend.push(Legend {
             label: match (has_runs, live.is_expanded) {
                 (true, false) if has_names_above => String::new(),
                 (true, false) => run_label(&run.key, run),
-                (true, true) if has_names_above => metric_label(name, unit),
-                (true, true) => {
-                    format!("{} {}", run_label(&run.key, run), metric_label(name, unit))
-                }
-                (false, _) => metric_label(name, unit),
+                (true, true) if has_names_above => of_metric,
+                (true, true) => format!("{} {of_metric}", run_label(&run.key, run)),
+                (false, _) => of_metric,
             },
             look,
             value,
@@ -205,13 +204,24 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
     }
 }
 
-/// A metric's short name; the unit stands behind the value.
-fn metric_label(name: &str, unit: &str) -> String {
+/// A metric's short name, the unit left out, which stands behind the value; with the part before it where another metric of
+/// the panel has the same: `actor/lr`, `critic/lr`.
+pub fn metric_label(name: &str, of_panel: &[&str], unit: &str) -> String {
     let short = short_name(name);
-    short
+    let is_shared = of_panel
+        .iter()
+        .any(|other| *other != name && short_name(other) == short);
+    let shown = if is_shared {
+        let before = name.strip_suffix(short).and_then(|rest| rest.strip_suffix('/'));
+        let from = before.map_or(0, |before| before.rfind('/').map_or(0, |at| at + 1));
+        &name[from..]
+    } else {
+        short
+    };
+    shown
         .strip_suffix(unit)
-        .and_then(|short| short.strip_suffix('_'))
-        .unwrap_or(short)
+        .and_then(|rest| rest.strip_suffix('_'))
+        .unwrap_or(shown)
         .to_owned()
 }
 
@@ -328,5 +338,22 @@ pub fn short_name(name: &str) -> &str {
         }
         Some((_, last)) => last,
         None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_of_one_short_name_in_a_panel_are_told_apart() {
+        let both = ["actor/grad_norm", "critic/grad_norm"];
+        assert_eq!(metric_label(both[0], &both, "1"), "actor/grad_norm");
+        assert_eq!(metric_label(both[1], &both, "1"), "critic/grad_norm");
+        assert_eq!(metric_label(both[0], &both[..1], "1"), "grad_norm");
+        let sync = ["weight_sync/blocked_ms", "weight_sync/transfer_ms"];
+        assert_eq!(metric_label(sync[0], &sync, "ms"), "blocked");
+        assert_eq!(metric_label("a/lr", &["a/lr", "lr"], "1"), "a/lr");
+        assert_eq!(metric_label("lr", &["a/lr", "lr"], "1"), "lr");
     }
 }

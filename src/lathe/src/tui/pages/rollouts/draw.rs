@@ -458,6 +458,7 @@ fn group_lines(
         _ => push("no sample has a reward".to_owned(), Role::Caution),
     }
     push(String::from(" "), Role::Text);
+    push("  #  reward  advantage  last said".to_owned(), Role::Muted);
     for &index in &group.samples {
         let sample = &batch.samples[index];
         let last = sample
@@ -468,7 +469,7 @@ fn group_lines(
             .find(|said| !said.is_empty())
             .unwrap_or_default();
         let said = format!(
-            "{:>3}  reward {:>6}  advantage {:>7}  {}",
+            "{:>3}  {:>6}  {:>9}  {}",
             sample.row.sample,
             reward(sample.row.score),
             signed(sample.advantage),
