@@ -422,7 +422,10 @@ fn metrics_of_one_panel_are_named_in_it_and_runs_once_for_the_sheet() {
     let theme = theme::load("dark", &[]).unwrap();
     let count = |text: &str, of: &str| text.matches(of).count();
     let one = picture::svg(&sheet(&["a-run"]), &theme, 400);
-    assert_eq!((count(&one, ">a-run<"), count(&one, ">actor/kl_loss<")), (0, 1));
+    assert_eq!(
+        (count(&one, ">a-run<"), count(&one, ">actor/kl_loss<")),
+        (0, 1)
+    );
     let two = picture::svg(&sheet(&["a-run", "b-run"]), &theme, 400);
     assert_eq!((count(&two, ">a-run<"), count(&two, ">b-run<")), (1, 1));
     assert_eq!(count(&two, ">actor/kl_loss<"), 1);

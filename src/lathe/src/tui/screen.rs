@@ -280,3 +280,50 @@ fn install_panic_hook() {
         }
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+
+    use super::*;
+
+    const CHILD: &str = "LATHE_TEST_OF_PANIC";
+
+    #[test]
+    fn a_panic_gives_the_terminal_back_and_then_says_its_message() {
+        if std::env::var_os(CHILD).is_some() {
+            let _screen = Screen::enter(SyncOutput::Off, true).unwrap();
+            panic!("what went wrong");
+        }
+        let pair = native_pty_system().openpty(PtySize::default()).unwrap();
+        let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
+        let name = "tui::screen::tests::a_panic_gives_the_terminal_back_and_then_says_its_message";
+        command.args(["--exact", name, "--nocapture"]);
+        command.env(CHILD, "1");
+        command.env("TERM", "xterm-256color");
+        command.env("RUST_BACKTRACE", "0");
+        let mut child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let mut seen = Vec::new();
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        let mut bytes = [0; 4096];
+        // A pty gives EIO when its last writer is gone.
+        while let Ok(count @ 1..) = reader.read(&mut bytes) {
+            seen.extend_from_slice(&bytes[..count]);
+        }
+        assert!(!child.wait().unwrap().success());
+        let seen = String::from_utf8_lossy(&seen);
+        let at = |what: &str| {
+            seen.find(what)
+                .unwrap_or_else(|| panic!("no {what:?}: {seen:?}"))
+        };
+        assert!(at("\x1b[?1049h") < at("\x1b[?1049l"), "{seen:?}");
+        for given_back in ["\x1b[?1049l", "\x1b[?1000l", "\x1b[?2004l", "\x1b[?25h"] {
+            assert!(at(given_back) < at("what went wrong"), "{seen:?}");
+        }
+        // Out of raw mode: a new line goes back to the first column.
+        assert!(seen[at("what went wrong")..].contains("\r\n"), "{seen:?}");
+    }
+}

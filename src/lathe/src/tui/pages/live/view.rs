@@ -212,7 +212,9 @@ pub fn metric_label(name: &str, of_panel: &[&str], unit: &str) -> String {
         .iter()
         .any(|other| *other != name && short_name(other) == short);
     let shown = if is_shared {
-        let before = name.strip_suffix(short).and_then(|rest| rest.strip_suffix('/'));
+        let before = name
+            .strip_suffix(short)
+            .and_then(|rest| rest.strip_suffix('/'));
         let from = before.map_or(0, |before| before.rfind('/').map_or(0, |at| at + 1));
         &name[from..]
     } else {
