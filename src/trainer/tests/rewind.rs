@@ -10,7 +10,7 @@ use tch::{Device, Kind};
 use trainer::control::{Draw, Held, RolloutKnobs};
 use trainer::engine::{Engine, EngineOptions, WeightBuffer};
 use trainer::model::transformer::Transformer;
-use trainer::rollouts::{Sampled, Sampler, SamplerParts};
+use trainer::rollouts::{Dialogues, Sampled, Sampler, SamplerParts};
 use trainer::setup;
 use trainer::sync::{Publisher, Receiver};
 
@@ -74,12 +74,14 @@ fn after_a_rewind_the_prompts_are_drawn_again_from_the_restored_weights() {
     knobs.set_takes_newest(true);
     let sampler = Sampler::new(SamplerParts {
         experiment: Arc::clone(&experiment),
-        chat,
-        tools,
-        scorers: setup::scorers(&experiment).expect("no scorer needs an option"),
+        dialogues: Dialogues {
+            chat,
+            tools,
+            scorers: setup::scorers(&experiment).expect("no scorer needs an option"),
+            prompts,
+            val: None,
+        },
         engine: engine.handle(),
-        prompts,
-        val: None,
         receiver: Receiver::new(spare_send, canary_ids, 1),
         recorder: recorder.clone(),
         is_evaluated: false,

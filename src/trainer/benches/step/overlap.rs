@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use trainer::control::{Draw, Held, MAX_STALENESS, RolloutKnobs};
 use trainer::engine::{Engine, EngineOptions, WeightBuffer};
 use trainer::model::transformer::Transformer;
-use trainer::rollouts::{Sampler, SamplerParts};
+use trainer::rollouts::{Dialogues, Sampler, SamplerParts};
 use trainer::setup;
 use trainer::sync::{Publisher, Receiver};
 
@@ -167,13 +167,15 @@ fn draw(batches_at_once: usize) -> anyhow::Result<Drawing> {
     let knobs = Arc::new(RolloutKnobs::new(draw, steps));
     knobs.set_takes_newest(true);
     let sampler = Sampler::new(SamplerParts {
-        scorers: setup::scorers(&experiment)?,
+        dialogues: Dialogues {
+            scorers: setup::scorers(&experiment)?,
+            chat,
+            tools,
+            prompts,
+            val: None,
+        },
         experiment,
-        chat,
-        tools,
         engine: engine.handle(),
-        prompts,
-        val: None,
         receiver: Receiver::new(spare, canary_ids, 1),
         recorder: recorder.clone(),
         is_evaluated: false,

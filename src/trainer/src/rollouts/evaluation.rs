@@ -71,7 +71,7 @@ impl Sampler {
     /// Opens an evaluation of the engine's version, beside whatever else it generates. A result that is not recorded is of one
     /// that was there before.
     pub(super) fn open_evaluation(&mut self, is_recorded: bool) -> Result<(), Failure> {
-        let Some(val) = &self.parts.val else {
+        let Some(val) = &self.parts.dialogues.val else {
             return Ok(());
         };
         let rows = val

@@ -75,15 +75,22 @@ pub struct Timing {
     pub begun_again: u64,
 }
 
+/// What dialogues are begun from, held with and judged by.
 #[derive(Debug)]
-pub struct SamplerParts {
-    pub experiment: Arc<Experiment>,
+pub struct Dialogues {
     pub chat: Chat,
     pub tools: ToolRegistry,
     pub scorers: Scorers,
-    pub engine: EngineHandle,
     pub prompts: PromptSource,
+    /// Prompts of the evaluations, if there are any.
     pub val: Option<DataSet>,
+}
+
+#[derive(Debug)]
+pub struct SamplerParts {
+    pub experiment: Arc<Experiment>,
+    pub dialogues: Dialogues,
+    pub engine: EngineHandle,
     pub receiver: Receiver,
     pub recorder: Recorder,
     /// The weights that the engine starts with.
@@ -130,18 +137,19 @@ pub struct Sampler {
 impl Sampler {
     pub fn new(parts: SamplerParts) -> Self {
         let rollout = &parts.experiment.actor_rollout_ref.rollout;
+        let dialogues = &parts.dialogues;
         Self {
             runner: Runner::new(
                 Arc::new(parts.engine.clone()),
-                Arc::new(parts.chat.clone()),
-                parts.tools.clone(),
-                parts.scorers.clone(),
+                Arc::new(dialogues.chat.clone()),
+                dialogues.tools.clone(),
+                dialogues.scorers.clone(),
                 Limits::new(&parts.experiment.data, rollout),
                 rollout.agent.default_agent_loop,
             ),
-            stop_ids: parts.chat.stop_ids().to_vec(),
+            stop_ids: dialogues.chat.stop_ids().to_vec(),
             held: parts.held,
-            start: parts.prompts.cursor().clone(),
+            start: dialogues.prompts.cursor().clone(),
             flights: VecDeque::new(),
             draws: JoinSet::new(),
             evaluation: None,
@@ -168,7 +176,7 @@ impl Sampler {
     ) -> Result<(), Failure> {
         let mut batches = Some(batches);
         if let Some(tried) = self.to_rehearse()? {
-            let scorers = self.parts.scorers.clone();
+            let scorers = self.parts.dialogues.scorers.clone();
             let found = scorers.rehearse(&tried).await;
             for message in arms::judge(&found)? {
                 self.parts.recorder.record(EventKind::LogLine {
@@ -208,10 +216,10 @@ impl Sampler {
 
     /// The first rows, on which every arm of the reward is tried; None where there are no arms.
     fn to_rehearse(&self) -> Result<Option<Vec<Tried>>, Failure> {
-        if self.parts.scorers.arms().is_none() {
+        if self.parts.dialogues.scorers.arms().is_none() {
             return Ok(None);
         }
-        let data = self.parts.prompts.data();
+        let data = self.parts.dialogues.prompts.data();
         let mut first = data.indices();
         first.truncate(REHEARSED_ROWS);
         let rows = data.read(&first).map_err(Failure::run)?;
@@ -289,7 +297,7 @@ impl Sampler {
         {
             let flight = self.flights.pop_front().expect("it is the front");
             for ticket in &flight.tickets {
-                self.parts.prompts.consumed(ticket);
+                self.parts.dialogues.prompts.consumed(ticket);
             }
             let sampled = Sampled {
                 step: flight.begun.batch,
@@ -297,7 +305,7 @@ impl Sampler {
                 timing: flight.timing,
                 draw: flight.begun.draw,
                 rewinds: flight.begun.rewinds,
-                cursor: self.parts.prompts.cursor().clone(),
+                cursor: self.parts.dialogues.prompts.cursor().clone(),
             };
             let sender = batches.as_ref().expect("there were data until here");
             if sender.send(sampled).await.is_err() {
@@ -358,7 +366,11 @@ impl Sampler {
             && let Some(rewound) = self.parts.knobs.take_rewind()
         {
             let cursor = rewound.cursor.unwrap_or_else(|| self.start.clone());
-            self.parts.prompts.rewind(cursor).map_err(Failure::run)?;
+            self.parts
+                .dialogues
+                .prompts
+                .rewind(cursor)
+                .map_err(Failure::run)?;
             self.has_data = true;
         }
         Ok(())
@@ -398,7 +410,13 @@ impl Sampler {
 
     /// Opens the sessions of a flight's next draw. False: the data are at their end, and a step that is not full is none.
     fn open(&mut self, flight: &mut Flight) -> Result<bool, Failure> {
-        let Some(batch) = self.parts.prompts.next_batch().map_err(Failure::run)? else {
+        let Some(batch) = self
+            .parts
+            .dialogues
+            .prompts
+            .next_batch()
+            .map_err(Failure::run)?
+        else {
             self.has_data = false;
             return Ok(false);
         };

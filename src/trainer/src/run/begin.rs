@@ -7,13 +7,11 @@ use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
 use dialogue::chat::Chat;
-use dialogue::data::{Cursor, DataSet, PromptSource};
-use dialogue::tool::ToolRegistry;
+use dialogue::data::Cursor;
 use experiment::Experiment;
 use experiment::guards::Guard;
 use experiment::settings::Mode;
 use runlog::event::{EventKind, Phase};
-use tch::Device;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -26,8 +24,9 @@ use crate::failure::Failure;
 use crate::guard::{Acting, Guards, PROBE_METRIC, Probe, mode_name};
 use crate::learner::{Learner, kind_of, kinds};
 use crate::model::config::ModelConfig;
+use crate::model::parameters::Parameters;
 use crate::resume::Resume;
-use crate::rollouts::{Sampled, Sampler, SamplerParts};
+use crate::rollouts::{Dialogues, Sampled, Sampler, SamplerParts};
 use crate::save::RunCounters;
 use crate::setup;
 use crate::sync::{Delivery, Publisher, Receiver};
@@ -55,14 +54,9 @@ pub(super) struct Running<'r> {
 
 /// What an experiment names, loaded.
 struct Inputs {
-    device: Device,
-    chat: Chat,
-    tools: ToolRegistry,
-    prompts: PromptSource,
-    val: Option<DataSet>,
-    probe: Option<Probe>,
-    config: Arc<ModelConfig>,
+    dialogues: Dialogues,
     learner: Learner,
+    probe: Option<Probe>,
     total_steps: u64,
 }
 
@@ -71,34 +65,38 @@ impl Inputs {
         let device = setup::device(experiment)?;
         let chat = setup::chat(experiment)?;
         let tools = setup::tools(experiment)?;
-        let prompts = setup::train_prompts(experiment, &chat, &tools)?;
-        let val = setup::val_prompts(experiment, &chat, &tools)?;
+        let dialogues = Dialogues {
+            prompts: setup::train_prompts(experiment, &chat, &tools)?,
+            val: setup::val_prompts(experiment, &chat, &tools)?,
+            scorers: setup::scorers(experiment)?,
+            chat,
+            tools,
+        };
+        let Dialogues { chat, tools, .. } = &dialogues;
         let actor = setup::actor(experiment, device)?;
         let critic = setup::critic(experiment, device)?;
-        setup::check_vocabulary(&chat, actor.config())?;
-        let probe = Probe::load(experiment, &chat, &tools, device)?;
+        setup::check_vocabulary(chat, actor.config())?;
+        let probe = Probe::load(experiment, chat, tools, device)?;
         let total_steps = experiment.trainer.total_training_steps.unwrap_or_else(|| {
-            prompts.batches_per_epoch() * u64::from(experiment.trainer.total_epochs)
+            dialogues.prompts.batches_per_epoch() * u64::from(experiment.trainer.total_epochs)
         });
         if total_steps == 0 && !experiment.trainer.val_only {
             return Err(Failure::Input(
                 "there is nothing to train: trainer.total_training_steps is 0".to_owned(),
             ));
         }
-        let config = Arc::clone(actor.config());
         let learner = Learner::new(Arc::clone(experiment), actor, critic, total_steps)
             .map_err(Failure::run)?;
         Ok(Self {
-            device,
-            chat,
-            tools,
-            prompts,
-            val,
-            probe,
-            config,
+            dialogues,
             learner,
+            probe,
             total_steps,
         })
+    }
+
+    fn weights(&self) -> &Parameters {
+        self.learner.actor().model.parameters()
     }
 }
 
@@ -136,7 +134,8 @@ impl Start {
             })
             .transpose()?;
         if let Some(path) = checkpoint {
-            checkpoint::check_tokenizer(path, inputs.chat.tokenizer()).map_err(Failure::input)?;
+            checkpoint::check_tokenizer(path, inputs.dialogues.chat.tokenizer())
+                .map_err(Failure::input)?;
         }
         let step = counters.as_ref().map_or(0, |counters| counters.step);
         if step > 0 && step >= inputs.total_steps && !experiment.trainer.val_only {
@@ -147,7 +146,7 @@ impl Start {
             .and_then(|counters| counters.cursor.clone());
         let mut other_data = None;
         if let Some(saved) = cursor.clone()
-            && let Err(error) = inputs.prompts.rewind(saved)
+            && let Err(error) = inputs.dialogues.prompts.rewind(saved)
         {
             if !is_fork {
                 return Err(Failure::input(error));
@@ -207,7 +206,7 @@ pub(super) fn begin<'r>(
         experiment_name: experiment.trainer.experiment_name.clone(),
         mode: mode_name(mode).to_owned(),
         total_steps: sampled_steps,
-        parameters: inputs.config.num_parameters() as u64,
+        parameters: inputs.weights().config().num_parameters() as u64,
         pid: std::process::id(),
         host: runlog::run_dir::host_name(),
         seed: experiment.trainer.seed,
@@ -242,24 +241,15 @@ pub(super) fn begin<'r>(
     let knobs = Arc::new(RolloutKnobs::resumed(draw, start, sampled_steps));
     knobs.set_takes_newest(matches!(mode, Mode::Async | Mode::Auto));
 
-    let Inputs {
-        device,
-        chat,
-        tools,
-        prompts,
-        val,
-        probe,
-        config,
-        learner,
-        ..
-    } = inputs;
-    let tokenizer = Arc::clone(chat.tokenizer());
-    let weights = learner.actor().model.parameters();
+    let weights = inputs.weights();
+    let config = Arc::clone(weights.config());
     let engine_kind = rollout.dtype.map_or(weights.kind(), kind_of);
-    let active = WeightBuffer::from_parameters(weights, engine_kind, device);
-    let spare = WeightBuffer::new(&config, engine_kind, device);
+    let active = WeightBuffer::from_parameters(weights, engine_kind, weights.device());
+    let spare = WeightBuffer::new(&config, engine_kind, weights.device());
     let canary_ids = setup::canary_ids(&config);
-    let engine = Engine::start(active, start, engine_options(experiment, &config, &chat))
+    let chat = &inputs.dialogues.chat;
+    let tokenizer = Arc::clone(chat.tokenizer());
+    let engine = Engine::start(active, start, engine_options(experiment, &config, chat))
         .map_err(Failure::run)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -277,12 +267,8 @@ pub(super) fn begin<'r>(
     let sampler = Sampler::new(SamplerParts {
         evaluated,
         experiment: Arc::clone(experiment),
-        chat,
-        tools,
-        scorers: setup::scorers(experiment)?,
+        dialogues: inputs.dialogues,
         engine: engine.handle(),
-        prompts,
-        val,
         receiver: Receiver::new(spare_send, canary_ids.clone(), threads),
         recorder: recorder.clone(),
         held: Held {
@@ -296,7 +282,7 @@ pub(super) fn begin<'r>(
     });
     control.watch(sampler.waits());
     let mut training = Training {
-        learner,
+        learner: inputs.learner,
         experiment,
         run_dir,
         recorder,
@@ -305,7 +291,7 @@ pub(super) fn begin<'r>(
         cursor,
         changed,
         mode,
-        probe,
+        probe: inputs.probe,
         guards: Acting::new(Guards::new(
             &experiment.trainer.guards,
             experiment.trainer.critic_warmup,
