@@ -2,6 +2,9 @@
 //!
 //! Where the trainer was not built (a laptop without libtorch, `cargo test -p lathe`), each test says so and does nothing.
 
+#[path = "e2e/eval.rs"]
+mod eval;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -94,6 +94,8 @@ pub struct Rollout {
     pub score_error: Option<String>,
     /// Further numbers: the scorer's (`format`, …), and `tool_reward/<tool>` where a tool gave one.
     pub score_parts: BTreeMap<String, f64>,
+    /// What the scorer found the answer to be, for a vote; None: nothing, or it looks for none.
+    pub says: Option<String>,
     pub generate_ms: f64,
     pub tool_ms: f64,
     pub reward_ms: f64,

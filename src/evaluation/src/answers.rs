@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn pass_at_k_has_the_values_of_the_paper_s_formula() {
-        let close = |found: Option<f64>, expected: f64| (found.expect("k of n") - expected).abs() < 1e-12;
+        let close =
+            |found: Option<f64>, expected: f64| (found.expect("k of n") - expected).abs() < 1e-12;
         assert!(close(pass_at_k(5, 2, 1), 0.4));
         assert!(close(pass_at_k(5, 2, 2), 0.7));
         assert!(close(pass_at_k(5, 2, 4), 1.0));
@@ -148,7 +149,11 @@ mod tests {
         assert_eq!(pass_at_k(3, 1, 0), None);
         let mean = pass_at_k_of(&[(4, 4), (4, 0)], 2).expect("two prompts");
         assert!(close(Some(mean.mean), 0.5));
-        assert_eq!(pass_at_k_of(&[(4, 4), (1, 0)], 2), None, "one prompt has too few");
+        assert_eq!(
+            pass_at_k_of(&[(4, 4), (1, 0)], 2),
+            None,
+            "one prompt has too few"
+        );
     }
 
     #[test]
@@ -161,10 +166,16 @@ mod tests {
         assert_eq!(vote(&[seven.clone(), eight.clone(), eight.clone()]), 0.0);
         assert_eq!(vote(&[seven.clone(), eight.clone()]), 0.5);
         // Three that say nothing outvote nobody.
-        assert_eq!(vote(&[none.clone(), none.clone(), none.clone(), seven.clone()]), 1.0);
+        assert_eq!(
+            vote(&[none.clone(), none.clone(), none.clone(), seven.clone()]),
+            1.0
+        );
         assert_eq!(vote(&[none.clone(), none]), 0.0);
         assert_eq!(majority(&[]), None);
-        assert_eq!(vote(&[answer(Some("7"), 1.0), answer(Some("7"), 0.5), eight]), 0.75);
+        assert_eq!(
+            vote(&[answer(Some("7"), 1.0), answer(Some("7"), 0.5), eight]),
+            0.75
+        );
     }
 
     #[test]
@@ -174,7 +185,10 @@ mod tests {
         assert_eq!(estimate.mean, 0.5);
         // Two prompts, not four answers: s = √½, over √2.
         assert!((estimate.standard_error.expect("two prompts") - 0.5).abs() < 1e-15);
-        assert_eq!(best(&[vec![0.0, 1.0], vec![0.25, 0.0]]).map(|best| best.mean), Some(0.625));
+        assert_eq!(
+            best(&[vec![0.0, 1.0], vec![0.25, 0.0]]).map(|best| best.mean),
+            Some(0.625)
+        );
         assert_eq!(mean(&[Vec::new()]), None);
     }
 }

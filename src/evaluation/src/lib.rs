@@ -45,7 +45,10 @@ mod tests {
         // The variance is 5/3, over four values 5/12.
         let expected = (5.0_f64 / 12.0).sqrt();
         assert!((estimate.standard_error.expect("four values") - expected).abs() < 1e-15);
-        assert_eq!(Estimate::of(&[7.0]).map(|one| one.standard_error), Some(None));
+        assert_eq!(
+            Estimate::of(&[7.0]).map(|one| one.standard_error),
+            Some(None)
+        );
         assert_eq!(Estimate::of(&[]), None);
     }
 }

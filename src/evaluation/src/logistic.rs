@@ -20,7 +20,10 @@ fn logistic(x: f64) -> f64 {
 }
 
 fn dot(left: &[f64], right: &[f64]) -> f64 {
-    left.iter().zip(right).map(|(left, right)| left * right).sum()
+    left.iter()
+        .zip(right)
+        .map(|(left, right)| left * right)
+        .sum()
 }
 
 /// Penalised log-likelihood of shares: Σ y ln p + (1−y) ln(1−p), less the ridge.
@@ -41,7 +44,9 @@ pub(crate) fn fit(rows: &[Vec<f64>], targets: &[f64]) -> Option<Fit> {
     let mut best = likelihood(rows, targets, &coefficients);
     for _ in 0..STEPS {
         let (gradient, hessian) = derivatives(rows, targets, &coefficients);
-        let largest = gradient.iter().fold(0.0, |most: f64, one| most.max(one.abs()));
+        let largest = gradient
+            .iter()
+            .fold(0.0, |most: f64, one| most.max(one.abs()));
         if largest <= TOLERANCE * rows.len() as f64 {
             break;
         }
@@ -130,9 +135,8 @@ fn inverse(matrix: &[Vec<f64>]) -> Option<Vec<Vec<f64>>> {
         })
         .collect();
     for at in 0..width {
-        let pivot = (at..width).max_by(|left, right| {
-            rows[*left][at].abs().total_cmp(&rows[*right][at].abs())
-        })?;
+        let pivot = (at..width)
+            .max_by(|left, right| rows[*left][at].abs().total_cmp(&rows[*right][at].abs()))?;
         if rows[pivot][at].abs() < 1e-12 {
             return None;
         }
@@ -143,7 +147,9 @@ fn inverse(matrix: &[Vec<f64>]) -> Option<Vec<Vec<f64>>> {
         for (other, row) in rows.iter_mut().enumerate() {
             let factor = row[at];
             if other != at && factor != 0.0 {
-                row.iter_mut().zip(&source).for_each(|(cell, from)| *cell -= factor * from);
+                row.iter_mut()
+                    .zip(&source)
+                    .for_each(|(cell, from)| *cell -= factor * from);
             }
         }
     }
@@ -170,7 +176,10 @@ mod tests {
 
     #[test]
     fn separable_data_have_a_fit_and_dependent_features_have_none() {
-        let rows: Vec<Vec<f64>> = [-2.0, -1.0, 1.0, 2.0].iter().map(|x| vec![*x, 1.0]).collect();
+        let rows: Vec<Vec<f64>> = [-2.0, -1.0, 1.0, 2.0]
+            .iter()
+            .map(|x| vec![*x, 1.0])
+            .collect();
         let apart = fit(&rows, &[0.0, 0.0, 1.0, 1.0]).expect("the ridge holds it");
         assert!(apart.coefficients.iter().all(|one| one.is_finite()));
         assert!(apart.coefficients[0] > 5.0);
@@ -181,7 +190,11 @@ mod tests {
 
     #[test]
     fn an_inverse_times_its_matrix_is_one() {
-        let matrix = vec![vec![0.0, 2.0, 1.0], vec![1.0, -1.0, 3.0], vec![4.0, 0.5, 0.0]];
+        let matrix = vec![
+            vec![0.0, 2.0, 1.0],
+            vec![1.0, -1.0, 3.0],
+            vec![4.0, 0.5, 0.0],
+        ];
         let unit = product(&inverse(&matrix).expect("regular"), &matrix);
         for (at, row) in unit.iter().enumerate() {
             for (column, cell) in row.iter().enumerate() {

@@ -77,7 +77,10 @@ pub struct LengthControlled {
 ///
 /// None of fewer than two preferences, or where difficulties are there for some only.
 pub fn length_controlled(preferences: &[Preference]) -> Option<LengthControlled> {
-    let with_difficulty = preferences.iter().filter(|one| one.difficulty.is_some()).count();
+    let with_difficulty = preferences
+        .iter()
+        .filter(|one| one.difficulty.is_some())
+        .count();
     if preferences.len() < 2 || (with_difficulty != 0 && with_difficulty != preferences.len()) {
         return None;
     }
@@ -94,7 +97,11 @@ pub fn length_controlled(preferences: &[Preference]) -> Option<LengthControlled>
         .zip(&differences)
         .map(|(one, difference)| {
             let length = has_length.then(|| (difference / spread).tanh());
-            [1.0].into_iter().chain(one.difficulty).chain(length).collect()
+            [1.0]
+                .into_iter()
+                .chain(one.difficulty)
+                .chain(length)
+                .collect()
         })
         .collect();
     let targets: Vec<f64> = preferences.iter().map(|one| one.model_wins).collect();
@@ -124,7 +131,11 @@ pub fn length_controlled(preferences: &[Preference]) -> Option<LengthControlled>
         .iter()
         .zip(&slope)
         .map(|(line, left)| {
-            let line: f64 = line.iter().zip(&slope).map(|(cell, right)| cell * right).sum();
+            let line: f64 = line
+                .iter()
+                .zip(&slope)
+                .map(|(cell, right)| cell * right)
+                .sum();
             left * line
         })
         .sum();

@@ -7,7 +7,9 @@ const CASES: &str = include_str!("data/preferences.json");
 
 fn numbers(case: &Value, key: &str) -> Vec<f64> {
     let list = case[key].as_array().expect("a list");
-    list.iter().map(|one| one.as_f64().expect("a number")).collect()
+    list.iter()
+        .map(|one| one.as_f64().expect("a number"))
+        .collect()
 }
 
 fn number(case: &Value) -> f64 {
@@ -43,10 +45,16 @@ fn win_rates_and_their_errors_are_those_of_alpaca_eval() {
         let found = WinRate::of(&preferences(case, false)).expect("preferences");
         let close = |found: f64, key: &str| {
             let expected = number(&case[key]);
-            assert!((found - expected).abs() < 1e-12, "{name} {key}: {found} is not {expected}");
+            assert!(
+                (found - expected).abs() < 1e-12,
+                "{name} {key}: {found} is not {expected}"
+            );
         };
         close(found.win_rate, "win_rate");
-        close(found.standard_error.expect("more than one"), "standard_error");
+        close(
+            found.standard_error.expect("more than one"),
+            "standard_error",
+        );
         close(found.discrete_win_rate, "discrete_win_rate");
         assert_eq!(found.draws, 4, "{name}");
         assert_eq!(found.wins + found.losses + found.draws, 160, "{name}");
@@ -64,7 +72,10 @@ fn length_controlled_win_rates_are_those_of_alpaca_eval_without_its_penalty() {
                 (found.length_effect, "length_effect"),
             ] {
                 let expected = number(&case[kind][key]);
-                assert!((found - expected).abs() < 1e-3, "{name} {kind} {key}: {found} is not {expected}");
+                assert!(
+                    (found - expected).abs() < 1e-3,
+                    "{name} {kind} {key}: {found} is not {expected}"
+                );
             }
         }
     });
@@ -75,7 +86,9 @@ fn drawn_anew(all: &[Preference], state: &mut u64) -> Vec<Preference> {
     (0..all.len())
         .map(|_| {
             // Knuth's MMIX: good enough to draw rows.
-            *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             all[((*state >> 33) % all.len() as u64) as usize]
         })
         .collect()
@@ -89,14 +102,21 @@ fn the_errors_are_those_that_prompts_drawn_anew_show() {
             let LengthControlled { standard_error, .. } = length_controlled(&all).expect("a fit");
             let mut state = 11;
             let again: Vec<f64> = (0..400)
-                .map(|_| length_controlled(&drawn_anew(&all, &mut state)).expect("a fit").win_rate)
+                .map(|_| {
+                    length_controlled(&drawn_anew(&all, &mut state))
+                        .expect("a fit")
+                        .win_rate
+                })
                 .collect();
             let mean = again.iter().sum::<f64>() / 400.0;
             let squares: f64 = again.iter().map(|one| (one - mean).powi(2)).sum();
             let bootstrap = (squares / 399.0).sqrt();
             // A standard deviation of 400 draws is known to 3.5 %; the rest is the delta method's.
             let ratio = standard_error / bootstrap;
-            assert!((0.8..1.25).contains(&ratio), "{name}: {standard_error} against {bootstrap}");
+            assert!(
+                (0.8..1.25).contains(&ratio),
+                "{name}: {standard_error} against {bootstrap}"
+            );
         }
     });
 }
@@ -111,9 +131,19 @@ fn what_cannot_be_fitted_has_no_length_controlled_win_rate_and_equal_lengths_cha
     };
     assert_eq!(length_controlled(&[]), None);
     assert_eq!(length_controlled(&[one]), None);
-    let hard = Preference { difficulty: Some(1.0), ..one };
-    assert_eq!(length_controlled(&[one, hard]), None, "a difficulty for one of two");
-    let other = Preference { model_wins: 0.25, ..one };
+    let hard = Preference {
+        difficulty: Some(1.0),
+        ..one
+    };
+    assert_eq!(
+        length_controlled(&[one, hard]),
+        None,
+        "a difficulty for one of two"
+    );
+    let other = Preference {
+        model_wins: 0.25,
+        ..one
+    };
     let found = length_controlled(&[one, other, one, other]).expect("a fit");
     assert!((found.win_rate - 0.5).abs() < 1e-9);
     assert_eq!(found.length_effect, 0.0);

@@ -7,16 +7,27 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A room and the rooms of ours that it may use.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("bandit", &[]),
+    ("evaluation", &[]),
     ("runlog", &[]),
     ("experiment", &["bandit"]),
     ("nccl-rs", &[]),
     ("dialogue", &["experiment"]),
-    ("lathe", &["bandit", "runlog", "experiment", "dialogue"]),
+    (
+        "lathe",
+        &["bandit", "evaluation", "runlog", "experiment", "dialogue"],
+    ),
     (
         "trainer",
-        &["bandit", "runlog", "experiment", "dialogue", "nccl-rs"],
+        &[
+            "bandit",
+            "evaluation",
+            "runlog",
+            "experiment",
+            "dialogue",
+            "nccl-rs",
+        ],
     ),
 ];
 

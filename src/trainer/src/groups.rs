@@ -185,6 +185,7 @@ pub(crate) mod tests {
                 score,
                 score_error: None,
                 score_parts: [("acc".to_owned(), f64::from(sample))].into(),
+                says: None,
                 generate_ms: 0.0,
                 tool_ms: 0.0,
                 reward_ms: 0.0,

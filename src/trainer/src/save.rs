@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use dialogue::data::Cursor;
-use dialogue::rollout::Finish;
+use dialogue::rollout::{Finish, Rollout};
 use experiment::settings::Mode;
 use runlog::run_dir::RunDir;
 use runlog::store::{self, RolloutRow, StoreError};
@@ -108,29 +108,45 @@ pub fn rollouts(trained: &TrainedBatch, step: u64, run_dir: &RunDir) -> Result<(
             let cells = start..start + rollout.response_ids.len();
             let of = |all: &Vec<f32>| all[cells.clone()].to_vec();
             RolloutRow {
-                uid: rollout.uid.clone(),
-                sample: rollout.sample,
-                step,
-                data_source: rollout.data_source.clone(),
-                row_index: rollout.row_index,
-                messages: json(&rollout.messages),
-                prompt_ids: rollout.prompt_ids.clone(),
-                response_ids: rollout.response_ids.clone(),
-                response_mask: rollout.response_mask.clone(),
-                behavior_logprobs: rollout.behavior_logprobs.clone(),
                 old_logprobs: Some(of(&old_logprobs)),
                 ref_logprobs: ref_logprobs.as_ref().map(of),
                 values: values.as_ref().map(of),
                 advantages: Some(of(&advantages)),
-                policy_versions: rollout.policy_versions.clone(),
-                score: rollout.score,
-                score_parts: json(&rollout.score_parts),
-                tools: json(&rollout.tools),
-                finish: finish_name(rollout.finish),
+                ..row(rollout, step)
             }
         })
         .collect();
     store::write_rollouts(&store::rollouts_path(run_dir, step), &rows)
+}
+
+/// The dialogues of an evaluation of the weights of `step`, in the same form: nothing was computed for them but the score.
+pub fn answers(rollouts: &[Rollout], step: u64, path: &Path) -> Result<(), StoreError> {
+    let rows: Vec<RolloutRow> = rollouts.iter().map(|rollout| row(rollout, step)).collect();
+    store::write_rollouts(path, &rows)
+}
+
+fn row(rollout: &Rollout, step: u64) -> RolloutRow {
+    RolloutRow {
+        uid: rollout.uid.clone(),
+        sample: rollout.sample,
+        step,
+        data_source: rollout.data_source.clone(),
+        row_index: rollout.row_index,
+        messages: json(&rollout.messages),
+        prompt_ids: rollout.prompt_ids.clone(),
+        response_ids: rollout.response_ids.clone(),
+        response_mask: rollout.response_mask.clone(),
+        behavior_logprobs: rollout.behavior_logprobs.clone(),
+        old_logprobs: None,
+        ref_logprobs: None,
+        values: None,
+        advantages: None,
+        policy_versions: rollout.policy_versions.clone(),
+        score: rollout.score,
+        score_parts: json(&rollout.score_parts),
+        tools: json(&rollout.tools),
+        finish: finish_name(rollout.finish),
+    }
 }
 
 /// The word for it in the log.

@@ -85,6 +85,7 @@ fn after_a_rewind_the_prompts_are_drawn_again_from_the_restored_weights() {
         receiver: Receiver::new(spare_send, canary_ids, 1),
         recorder: recorder.clone(),
         is_evaluated: false,
+        answers: None,
         evaluated: tokio::sync::mpsc::unbounded_channel().0,
         held: Held {
             version: 0,

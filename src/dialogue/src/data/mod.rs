@@ -25,7 +25,7 @@ pub use screen::{Overlong, Screened, screen_prompts};
 pub use set::{DataSet, Options};
 pub use show::{Histogram, Sample, Shown, show};
 pub use source::{Batch, Cursor, PromptSource, RowRanges, SourceOptions, Ticket};
-pub use table::Table;
+pub use table::{JsonScan, Table};
 
 use crate::chat::ChatError;
 

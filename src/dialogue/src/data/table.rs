@@ -54,8 +54,7 @@ enum Kind {
 }
 
 /// Rows as JSON with their numbers, one after another.
-pub(super) type JsonScan<'a> =
-    Box<dyn Iterator<Item = Result<(u64, Map<String, Value>), DataError>> + 'a>;
+pub type JsonScan<'a> = Box<dyn Iterator<Item = Result<(u64, Map<String, Value>), DataError>> + 'a>;
 
 /// JSON objects with their row numbers.
 type JsonRows = Vec<(u64, Map<String, Value>)>;
@@ -169,7 +168,7 @@ impl Table {
     }
 
     /// Every row as JSON, with its number.
-    pub(super) fn scan_json(&self) -> Result<JsonScan<'_>, DataError> {
+    pub fn scan_json(&self) -> Result<JsonScan<'_>, DataError> {
         match &self.kind {
             Kind::Parquet { metadata, .. } => {
                 let reader = self.reader(metadata, None, None)?;

@@ -309,6 +309,8 @@ impl Scorer for Arms {
             let mut parts = BTreeMap::new();
             let mut problems = Vec::new();
             let (mut sum, mut given, mut total) = (0.0, 0.0, 0.0);
+            // What the first arm that found an answer found.
+            let mut says = None;
             for (arm, asked) in self.arms.iter().zip(asked) {
                 let asked = asked.expect("every arm was asked");
                 let key = |what: &str| format!("arm/{}{what}", arm.name);
@@ -328,6 +330,7 @@ impl Scorer for Arms {
                             }
                             parts.insert(key(&format!("/{name}")), part);
                         }
+                        says = says.or(score.says);
                         score.value
                     }
                     Err(Missed::Late) => {
@@ -355,6 +358,7 @@ impl Scorer for Arms {
             Ok(Score {
                 value: sum * scale,
                 parts,
+                says,
             })
         })
     }

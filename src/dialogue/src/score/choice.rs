@@ -81,7 +81,7 @@ impl Scorer for Choice {
             let Some(letter) = self.extract(&transcript.text(self.sees)) else {
                 return Ok(Score::of_answer(false, false));
             };
-            let mut score = Score::of_answer(truths.contains(&letter), true);
+            let mut score = Score::saying(truths.contains(&letter), letter);
             if score.value == 0.0 {
                 score.value = self.options.format_score;
             }

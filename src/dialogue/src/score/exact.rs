@@ -56,7 +56,11 @@ impl Scorer for Exact {
                 .truths(&transcript.ground_truth)?
                 .iter()
                 .any(|truth| self.normal(truth) == answer);
-            Ok(Score::of_answer(is_right, !answer.is_empty()))
+            Ok(if answer.is_empty() {
+                Score::of_answer(is_right, false)
+            } else {
+                Score::saying(is_right, answer)
+            })
         })
     }
 

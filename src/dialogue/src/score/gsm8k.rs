@@ -85,7 +85,7 @@ impl Scorer for Gsm8k {
             let Some(answer) = self.extract(&transcript.text(self.sees)) else {
                 return Ok(Score::of_answer(false, false));
             };
-            let mut score = Score::of_answer(truths.contains(&answer), true);
+            let mut score = Score::saying(truths.contains(&answer), answer.trim_end_matches('.'));
             if score.value == 0.0 {
                 score.value = self.format_score;
             }

@@ -53,7 +53,8 @@ impl Scorer for Math {
             let is_right = truths
                 .iter()
                 .any(|truth| Self::is_equivalent(&answer, truth));
-            Ok(Score::of_answer(is_right, true))
+            let says = normal(&answer).unwrap_or(answer);
+            Ok(Score::saying(is_right, says))
         })
     }
 

@@ -155,12 +155,17 @@ impl Scorer for MathDapo {
                     .is_some_and(|text| text != INVALID)
             });
             let one = |yes: bool| if yes { 1.0 } else { 0.0 };
+            let says = verdicts
+                .into_iter()
+                .find_map(|verdict| verdict.answer)
+                .filter(|_| is_found);
             Ok(Score {
                 value: if is_right { 1.0 } else { -1.0 },
                 parts: BTreeMap::from([
                     ("acc".to_owned(), one(is_right)),
                     ("format".to_owned(), one(is_found)),
                 ]),
+                says,
             })
         })
     }

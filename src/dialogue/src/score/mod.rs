@@ -93,13 +93,15 @@ impl Transcript {
 pub struct Score {
     pub value: f64,
     pub parts: BTreeMap<String, f64>,
+    /// What the answer was found to be, for a vote among answers; None: nothing was found, or the scorer looks for none.
+    pub says: Option<String>,
 }
 
 impl Score {
     pub fn new(value: f64) -> Self {
         Self {
             value,
-            parts: BTreeMap::new(),
+            ..Self::default()
         }
     }
 
@@ -109,6 +111,15 @@ impl Score {
         Self {
             value: one(is_right),
             parts: BTreeMap::from([("format".to_owned(), one(is_found))]),
+            says: None,
+        }
+    }
+
+    /// Of this answer, which was found.
+    fn saying(is_right: bool, answer: impl Into<String>) -> Self {
+        Self {
+            says: Some(answer.into()),
+            ..Self::of_answer(is_right, true)
         }
     }
 }

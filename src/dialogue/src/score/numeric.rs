@@ -64,6 +64,11 @@ impl Written {
         }
         readings
     }
+
+    /// `7/2`, `50%`.
+    fn says(&self) -> String {
+        format!("{}{}", self.value, if self.is_percent { "%" } else { "" })
+    }
 }
 
 impl Numeric {
@@ -123,7 +128,10 @@ impl Scorer for Numeric {
                     })
                 })
             });
-            Ok(Score::of_answer(is_right, answer.is_some()))
+            Ok(match answer {
+                Some(answer) => Score::saying(is_right, answer.says()),
+                None => Score::of_answer(false, false),
+            })
         })
     }
 

@@ -69,9 +69,9 @@ impl Scorer for Pattern {
                         return Ok(Score::of_answer(false, false));
                     };
                     let truths = alternatives(&transcript.ground_truth).unwrap_or_default();
-                    truths
-                        .iter()
-                        .any(|truth| truth.trim() == answer.as_str().trim())
+                    let answer = answer.as_str().trim();
+                    let is_right = truths.iter().any(|truth| truth.trim() == answer);
+                    return Ok(Score::saying(is_right, answer));
                 }
             };
             Ok(Score::of_answer(is_right, true))

@@ -66,7 +66,7 @@ impl Scorer for SearchEm {
                 let truth = normal(truth);
                 truth == answer || (self.substring && answer.contains(&truth))
             });
-            let mut score = Score::of_answer(is_right, true);
+            let mut score = Score::saying(is_right, answer);
             if !is_right {
                 score.value = self.format_score;
             } else if !self.substring

@@ -142,6 +142,7 @@ pub(super) fn unborn(label: &SessionLabel, prompt: &Prompt, error: String) -> Ro
         score: None,
         score_error: None,
         score_parts: std::collections::BTreeMap::new(),
+        says: None,
         generate_ms: 0.0,
         tool_ms: 0.0,
         reward_ms: 0.0,
@@ -243,6 +244,7 @@ pub(super) async fn run_session(
             Ok(score) => {
                 rollout.score = Some(score.value);
                 rollout.score_parts.extend(score.parts);
+                rollout.says = score.says;
             }
             Err(error) => {
                 rollout.score_error = Some(error.to_string());

@@ -6,8 +6,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+mod evaluate;
+
 use crate::export::Format;
 use crate::tui::pages::PageId;
+
+pub use evaluate::{EvalArguments, WinrateArguments};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -115,6 +119,10 @@ pub enum Command {
         #[command(subcommand)]
         command: DataCommand,
     },
+    /// Evaluate a model: accuracy with its error, votes, pass@k, perplexity, latency. Trains nothing
+    Eval(EvalArguments),
+    /// How often a judge prefers a model's answers to another's, with its error, and what is left of it at equal length
+    Winrate(WinrateArguments),
     /// Try the policies that choose among reward sources
     Bandit {
         #[command(subcommand)]

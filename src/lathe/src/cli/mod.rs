@@ -1,7 +1,7 @@
 //! The command line: what can be said, and which function answers. Commands print to `Output` and give an exit code.
 //!
 //! ```text
-//!  arguments ─► Cli (clap) ─► cli::{workbench, run, check, data, bandit, runs, ctl, keys, metrics} ─► exit code of runlog::exit_code
+//!  arguments ─► Cli (clap) ─► cli::{workbench, run, check, data, eval, winrate, bandit, runs, ctl, keys, metrics} ─► exit code of runlog::exit_code
 //! ```
 //! Expected failures are [`Failure`] values with their exit code; only `main` prints them.
 
@@ -11,6 +11,7 @@ mod check;
 mod checkpoints;
 mod ctl;
 mod data;
+mod eval;
 mod experiment_file;
 mod export;
 mod failure;
@@ -23,6 +24,7 @@ mod report;
 mod resume;
 mod run;
 mod runs;
+mod winrate;
 mod workbench;
 
 use clap::CommandFactory;
@@ -78,6 +80,8 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         Command::Sft(arguments) => run::run(Job::Sft, &arguments, None, out, terminal),
         Command::Check(arguments) => check::check(&arguments, out, terminal),
         Command::Data { command } => data::data(&command, out, terminal),
+        Command::Eval(arguments) => eval::eval(&arguments, out, terminal),
+        Command::Winrate(arguments) => winrate::winrate(&arguments, out, terminal),
         Command::Bandit { command } => bandit::bandit(&command, out, terminal),
         Command::Follow { run, place, form } => run::follow(&run, &place, form, out, terminal),
         Command::Export(arguments) => export::export(&arguments, &cli.workbench, out),

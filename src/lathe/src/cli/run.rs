@@ -25,11 +25,21 @@ pub fn run(
     out: &mut Output,
     terminal: Terminal,
 ) -> Result<i32, Failure> {
-    let result = start_and_follow(job, arguments, from, out, terminal);
+    told(arguments.form.json, out, |out| {
+        start_and_follow(job, arguments, from, out, terminal)
+    })
+}
+
+/// Whoever reads JSON gets a last line whatever happens.
+pub(super) fn told(
+    is_json: bool,
+    out: &mut Output,
+    run: impl FnOnce(&mut Output) -> Result<i32, Failure>,
+) -> Result<i32, Failure> {
+    let result = run(out);
     if let Err(Failure::Told { exit_code, message }) = &result
-        && arguments.form.json
+        && is_json
     {
-        // A program that reads the last line gets one whatever happens.
         out.json(&json!({
             "event": "summary", "status": "refused", "exit_code": exit_code, "error": message,
             "run_dir": null, "summary": null,
@@ -61,10 +71,6 @@ fn start_and_follow(
         ));
         parent = run;
     }
-    let mut overrides = given.clone();
-    overrides.extend(arguments.name.as_deref().map(launch::name_override));
-    // Tells the complaints.
-    experiment_file::load_for_run(&experiment, &overrides, terminal)?;
     let order = Order {
         job,
         experiment,
@@ -72,10 +78,33 @@ fn start_and_follow(
         name: arguments.name.clone(),
         runs_root: root(&arguments.place),
         parent,
-        command: std::env::args_os()
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect(),
+        command: typed(),
     };
+    let say = |_: &Followed, _: &mut Output| Ok(());
+    carry_out(order, arguments.form, arguments.detach, say, out, terminal)
+}
+
+/// What was typed.
+pub(super) fn typed() -> Vec<String> {
+    std::env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Starts what was ordered and follows it to its end. `say` comes before the report of people, of a run that was followed.
+pub(super) fn carry_out(
+    order: Order,
+    form: Form,
+    is_detached: bool,
+    say: impl FnOnce(&Followed, &mut Output) -> Result<(), Failure>,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    let job = order.job;
+    let mut overrides = order.overrides.clone();
+    overrides.extend(order.name.as_deref().map(launch::name_override));
+    // Tells the complaints.
+    experiment_file::load_for_run(&order.experiment, &overrides, terminal)?;
     let refused = |error| refused(error, None, terminal);
     let prepared = launch::prepare(order).map_err(refused)?;
     let run_dir = prepared.create().map_err(refused)?;
@@ -83,12 +112,12 @@ fn start_and_follow(
     let follow = Follow::new(&run_dir.events_path())
         .map_err(|error| Failure::unexpected(format!("cannot take over signals: {error}")))?;
     let mut trainer = prepared.start(&run_dir).map_err(refused)?;
-    if arguments.detach {
-        return detach(&run_dir, trainer, arguments.form.json, (out, terminal));
+    if is_detached {
+        return detach(&run_dir, trainer, form.json, (out, terminal));
     }
     let rollouts =
         (job == Job::Run).then(|| experiment_file::rollouts_per_step(&prepared.loaded.experiment));
-    let followed = watch(&run_dir, arguments.form, rollouts, out, terminal, |view| {
+    let followed = watch(&run_dir, form, rollouts, out, terminal, |view| {
         follow.trainer(&mut trainer, view)
     })?;
     if let Some(reason) = followed.missing_end()
@@ -110,7 +139,10 @@ fn start_and_follow(
         // The reason is told below; that the log lacks it is no further failure.
         drop(record(&run_dir, failed));
     }
-    report::print(&run_dir, &followed, arguments.form.json, out, terminal)
+    if !form.json {
+        say(&followed, out)?;
+    }
+    report::print(&run_dir, &followed, form.json, out, terminal)
 }
 
 /// Our child is gone by our own doing and could not write how: later readers must find a stopped run, not a dead one.

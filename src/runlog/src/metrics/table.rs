@@ -27,11 +27,15 @@ const fn metric(
 #[rustfmt::skip]
 pub static TABLE: &[Metric] = &[
     metric("val-core/{source}/reward/mean@{n}", "1", Higher, Validation, "score of one sample of a test prompt, mean over its n samples, then over the prompts of a data source"),
-    metric("val-core/{source}/reward/best@{n}/{stat}", "1", Higher, Validation, "best score of n samples, bootstrapped, then over the prompts of a data source"),
-    metric("val-core/{source}/reward/maj@{n}/{stat}", "1", Higher, Validation, "score of the majority answer of n samples, bootstrapped, then over the prompts of a data source"),
+    metric("val-core/{source}/reward/best@{n}/{stat}", "1", Higher, Validation, "best score of n samples, then over the prompts of a data source"),
+    metric("val-core/{source}/reward/maj@{n}/{stat}", "1", Higher, Validation, "score of what most of n samples say (a tie is shared), then over the prompts of a data source"),
+    metric("val-core/{source}/reward/pass@{k}", "frac", Higher, Validation, "chance that one of k samples scores 1 or more, 1 − C(n−right, k) / C(n, k) of all n samples, then over the prompts of a data source"),
     metric("val-core/{source}/acc/mean@{n}", "frac", Higher, Validation, "as reward/mean@n, of the scorer's `acc`, where it reports one"),
     metric("val-core/{source}/acc/best@{n}/{stat}", "frac", Higher, Validation, "as reward/best@n, of the scorer's `acc`"),
     metric("val-core/{source}/acc/maj@{n}/{stat}", "frac", Higher, Validation, "as reward/maj@n, of the scorer's `acc`"),
+    metric("val-aux/{source}/reward/{name}/standard_error", "1", Lower, Validation, "standard error of the mean of that name: s/√prompts of the prompts' means"),
+    metric("val-aux/{source}/latency_s/{stat}", "s", Lower, Validation, "time of a test dialogue: generation, tools and scoring, waits among others' tokens included"),
+    metric("val-aux/tokens_per_s", "tokens/s", Higher, Validation, "tokens drawn by an evaluation / its wall time"),
     metric("val-aux/num_turns/{stat}", "1", Neither, Validation, "messages of a test dialogue"),
     metric("val-aux/{source}/{name}", "1", Neither, Validation, "every other number of the scorer, reduced as in val-core (also worst@n and std@n)"),
     metric("critic/score/{stat}", "1", Higher, Reward, "score of a dialogue as the scorer gave it, before any KL penalty; over the batch"),

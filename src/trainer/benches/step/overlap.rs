@@ -179,6 +179,7 @@ fn draw(batches_at_once: usize) -> anyhow::Result<Drawing> {
         receiver: Receiver::new(spare, canary_ids, 1),
         recorder: recorder.clone(),
         is_evaluated: false,
+        answers: None,
         evaluated: mpsc::unbounded_channel().0,
         held: Held {
             version: 0,

@@ -292,6 +292,7 @@ fn rollout(row: usize, sample: usize, prompt_ids: Vec<u32>, turn: Turn) -> Rollo
         error: None,
         score_error: None,
         score_parts: std::collections::BTreeMap::new(),
+        says: None,
         generate_ms: 0.0,
         tool_ms: 0.0,
         reward_ms: 0.0,

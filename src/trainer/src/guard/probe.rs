@@ -40,6 +40,15 @@ impl Probe {
         }))
     }
 
+    /// Dialogues.
+    pub fn len(&self) -> usize {
+        self.demonstrations.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.demonstrations.is_empty()
+    }
+
     /// exp of the mean −ln p of an assistant's token.
     pub fn perplexity(&self, actor: &Trained) -> Result<f64, Failure> {
         Ok(sft::evaluate(actor, &self.demonstrations, self.device)?.exp())

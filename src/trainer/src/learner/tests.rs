@@ -48,6 +48,7 @@ fn rollout(
         score,
         score_error: None,
         score_parts: std::collections::BTreeMap::new(),
+        says: None,
         data_source: "lathe/calc".to_owned(),
         row_index: 0,
         messages: Vec::new(),

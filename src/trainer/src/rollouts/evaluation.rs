@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use super::{Sampler, prompt};
 use crate::evaluate;
 use crate::failure::Failure;
+use crate::save;
 
 /// An evaluation on its way. Dropped, its sessions are released.
 pub(super) enum Evaluation {
@@ -94,6 +95,7 @@ impl Sampler {
         let opened = self.runner.open(&batch);
         let recorder = self.parts.recorder.clone();
         let evaluated = self.parts.evaluated.clone();
+        let answers = self.parts.answers.clone();
         self.evaluation = Some(Evaluation::Open(Box::pin(async move {
             let span = recorder.span(Lane::Eval, format!("version {version}"), Some(version));
             let rollouts = opened.run().await;
@@ -117,6 +119,16 @@ impl Sampler {
             let values = evaluate::values(&rollouts, elapsed_s);
             if !is_recorded {
                 return;
+            }
+            // Before the event: who sees it finds them.
+            if let Some(path) = answers
+                && let Err(error) = save::answers(&rollouts, version, &path)
+            {
+                recorder.record(EventKind::Alarm {
+                    name: "answers not recorded".to_owned(),
+                    step: Some(version),
+                    message: error.to_string(),
+                });
             }
             let ended = EventKind::EvalEnded {
                 step: version,

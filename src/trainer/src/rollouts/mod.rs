@@ -13,6 +13,7 @@ mod flight;
 mod observer;
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,8 @@ pub struct SamplerParts {
     pub knobs: Arc<RolloutKnobs>,
     /// The evaluation of those weights is in the log already.
     pub is_evaluated: bool,
+    /// Where the dialogues of an evaluation are kept; None: nowhere.
+    pub answers: Option<PathBuf>,
     /// Each evaluation's event, for the guards. One every few steps: no bound is needed.
     pub evaluated: mpsc::UnboundedSender<EventKind>,
     /// 0: evaluate and end.

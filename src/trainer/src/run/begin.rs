@@ -12,6 +12,8 @@ use experiment::Experiment;
 use experiment::guards::Guard;
 use experiment::settings::Mode;
 use runlog::event::{EventKind, Phase};
+use runlog::number::Number;
+use runlog::store;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -277,6 +279,8 @@ pub(super) fn begin<'r>(
         },
         knobs: Arc::clone(&knobs),
         is_evaluated: resume.is_some_and(|resume| resume.is_evaluated),
+        answers: (val_only && experiment.trainer.record_rollouts)
+            .then(|| store::rollouts_path(run_dir, start)),
         total_steps: sampled_steps,
         batches_at_once: MAX_STALENESS as usize + 1,
     });
@@ -318,7 +322,16 @@ pub(super) fn begin<'r>(
         None => {
             if let Some(probe) = &training.probe {
                 let perplexity = probe.perplexity(training.learner.actor())?;
+                let samples = probe.len() as u64;
                 training.guards_begin(PROBE_METRIC, perplexity);
+                if val_only {
+                    recorder.record(EventKind::EvalEnded {
+                        step: start,
+                        policy_version: start,
+                        samples,
+                        values: [(PROBE_METRIC.to_owned(), Number(perplexity))].into(),
+                    });
+                }
             }
         }
     }

@@ -56,6 +56,7 @@ impl Scorer for Told {
                 _ => Ok(Score {
                     value: self.value,
                     parts: BTreeMap::from([("acc".to_owned(), self.value)]),
+                    says: None,
                 }),
             }
         })

@@ -123,6 +123,7 @@ impl Judge {
         Ok(Score {
             value: (rating - low) / (high - low),
             parts: BTreeMap::from([("rating".to_owned(), rating)]),
+            says: None,
         })
     }
 }

@@ -85,7 +85,11 @@ impl Scorer for Http {
                     Some((name.clone(), number))
                 })
                 .collect();
-            Ok(Score { value, parts })
+            Ok(Score {
+                value,
+                parts,
+                says: None,
+            })
         })
     }
 

@@ -122,7 +122,14 @@ async fn a_reward_server_gets_the_dialogue_and_gives_a_number_or_an_object() {
     .expect("a client");
     assert_eq!(score(&scorer).await, Ok(Score::new(0.5)));
     let parts = BTreeMap::from([("acc".to_owned(), 1.0), ("depth".to_owned(), 2.0)]);
-    assert_eq!(score(&scorer).await, Ok(Score { value: 0.75, parts }));
+    assert_eq!(
+        score(&scorer).await,
+        Ok(Score {
+            value: 0.75,
+            parts,
+            says: None
+        })
+    );
     let received = server.received();
     assert_eq!(
         received[0],

@@ -77,7 +77,9 @@ impl Scorer for MathEqual {
                 return Ok(Score::of_answer(false, false));
             };
             let is_right = truths.iter().any(|truth| Self::is_equal(&answer, truth));
-            Ok(Score::of_answer(is_right, true))
+            // Spelled alike; ½ and 0.5 are two votes.
+            let says: String = answer.split_whitespace().collect();
+            Ok(Score::saying(is_right, says))
         })
     }
 

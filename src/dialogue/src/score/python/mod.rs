@@ -122,7 +122,11 @@ fn read(answer: &Value) -> Result<Score, ScoreError> {
         .filter_map(|(name, value)| Some((name.clone(), number(value)?)))
         .filter(|(_, value)| value.is_finite())
         .collect();
-    Ok(Score { value, parts })
+    Ok(Score {
+        value,
+        parts,
+        says: answer["says"].as_str().map(str::to_owned),
+    })
 }
 
 #[cfg(test)]

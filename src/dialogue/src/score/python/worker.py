@@ -64,7 +64,9 @@ def answer(result):
             parts[str(key)] = number(value)
         except (TypeError, ValueError):
             continue
-    return {"score": number(result["score"]), "parts": parts}
+    # verl's name for what the function read in the answer; its maj@n votes over it.
+    says = result.get("pred")
+    return {"score": number(result["score"]), "parts": parts, "says": None if says is None else str(says)}
 
 
 def place(error):

@@ -22,7 +22,7 @@ pub enum Dash {
     Solid,
     Dashed,
     Dotted,
-    DashDot,
+    Mixed,
 }
 
 /// Told apart at a glance; letters come after them.
@@ -68,14 +68,14 @@ impl Look {
             Dash::Solid => "━",
             Dash::Dashed => "╍╍",
             Dash::Dotted => "┈┈",
-            Dash::DashDot => "━·",
+            Dash::Mixed => "━·",
         }
         .to_owned()
     }
 }
 
 impl Dash {
-    const ALL: [Self; 4] = [Self::Solid, Self::Dashed, Self::Dotted, Self::DashDot];
+    const ALL: [Self; 4] = [Self::Solid, Self::Dashed, Self::Dotted, Self::Mixed];
 
     fn nth(index: usize) -> Self {
         Self::ALL[index % Self::ALL.len()]
@@ -87,7 +87,7 @@ impl Dash {
             Self::Solid => true,
             Self::Dashed => half % 6 < 4,
             Self::Dotted => half.is_multiple_of(3),
-            Self::DashDot => matches!(half % 9, 0..=4 | 7),
+            Self::Mixed => matches!(half % 9, 0..=4 | 7),
         }
     }
 }

@@ -1,0 +1,147 @@
+//! `lathe eval` on the shipped models, and `lathe winrate` between two of its runs.
+
+use super::*;
+
+/// A few prompts, two answers each, with the calculator.
+fn eval(runs: &Path, name: &str, more: &[&str]) -> Output {
+    let arguments = [
+        "eval",
+        "experiments/models/calc-tiny",
+        "--experiment",
+        "experiments/quickstart.yaml",
+        "--name",
+        name,
+        "--set",
+        "data.val_max_samples=6",
+        "--set",
+        "trainer.device=cpu",
+    ];
+    lathe(runs, &[&arguments, more].concat())
+        .output()
+        .expect("lathe starts")
+}
+
+fn only_run(runs: &Path, name: &str) -> PathBuf {
+    let mut found: Vec<PathBuf> = fs::read_dir(runs)
+        .expect("a folder of runs")
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.to_string_lossy().contains(name))
+        .collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0)
+}
+
+fn values_of(run: &Path) -> serde_json::Map<String, Value> {
+    let log = fs::read_to_string(run.join("events.jsonl")).expect("a log");
+    let mut values = serde_json::Map::new();
+    for line in log.lines() {
+        let event: Value = serde_json::from_str(line).expect("an event");
+        if event["event"] == "eval_ended" {
+            values.extend(event["values"].as_object().expect("values").clone());
+        }
+    }
+    values
+}
+
+#[test]
+fn an_evaluation_is_a_run_with_its_numbers_and_answers_and_two_of_them_have_a_win_rate() {
+    if trainer().is_none() {
+        return;
+    }
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let runs = root.path();
+    let output = eval(
+        runs,
+        "warm",
+        &[
+            "-n",
+            "2",
+            "--perplexity",
+            "datasets/calc-demos.parquet",
+            "--json",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let summary = last_object(&output);
+    assert_eq!(summary["status"], "finished");
+    let warm = only_run(runs, "warm");
+    let values = values_of(&warm);
+    let source = "lathe/calc";
+    for name in ["mean@2", "best@2/mean", "maj@2/mean", "pass@1", "pass@2"] {
+        let name = format!("val-core/{source}/reward/{name}");
+        let value = values.get(&name).and_then(Value::as_f64);
+        assert!(
+            value.is_some_and(|value| (0.0..=1.0).contains(&value)),
+            "{name} in {values:?}"
+        );
+    }
+    for name in ["latency_s/p95", "reward/mean@2/standard_error"] {
+        assert!(
+            values.contains_key(&format!("val-aux/{source}/{name}")),
+            "{name}"
+        );
+    }
+    // It was trained on such dialogues.
+    assert!(values["probe/perplexity"].as_f64().expect("a number") < 2.0);
+    assert!(warm.join("rollouts/step-000000.parquet").is_file());
+    assert!(!warm.join("checkpoints").exists(), "nothing was trained");
+
+    let plain = eval(runs, "greedy", &["-n", "1", "--temperature", "0"]);
+    assert_eq!(plain.status.code(), Some(0), "{plain:?}");
+    let text = String::from_utf8_lossy(&plain.stdout).into_owned();
+    assert!(
+        text.contains("mean@1") && text.contains("answers in"),
+        "{text}"
+    );
+
+    let winrate = |more: &[&str]| {
+        let (warm, greedy) = (warm.to_string_lossy(), only_run(runs, "greedy"));
+        let greedy = greedy.to_string_lossy();
+        let arguments = ["winrate", &warm, "--against", &greedy, "--json"];
+        let output = lathe(runs, &[&arguments, more].concat())
+            .output()
+            .expect("lathe starts");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        last_object(&output)
+    };
+    let own = winrate(&[]);
+    assert_eq!(own["prompts"], 6);
+    let count = |name: &str| own[name].as_u64().expect("a count");
+    assert_eq!(count("wins") + count("losses") + count("draws"), 6);
+    // The rules of the experiment that both were scored by, asked again, say the same.
+    let judged = winrate(&["--judge", "experiments/quickstart.yaml"]);
+    assert_eq!(judged["win_rate"], own["win_rate"]);
+    assert_eq!(judged["length"], own["length"]);
+    assert_ne!(judged["judge"], own["judge"]);
+}
+
+#[test]
+fn a_model_that_is_none_is_told_with_its_exit_code_and_starts_no_run() {
+    if trainer().is_none() {
+        return;
+    }
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let output = lathe(
+        root.path(),
+        &[
+            "eval",
+            "datasets",
+            "--data",
+            "datasets/calc-test.parquet",
+            "--json",
+        ],
+    )
+    .output()
+    .expect("lathe starts");
+    assert_eq!(output.status.code(), Some(3));
+    let said = last_object(&output);
+    assert_eq!(said["status"], "refused");
+    assert!(
+        said["error"]
+            .as_str()
+            .expect("words")
+            .contains("no config.json"),
+        "{said}"
+    );
+    assert_eq!(fs::read_dir(root.path()).expect("a folder").count(), 0);
+}
