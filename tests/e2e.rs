@@ -4,6 +4,8 @@
 
 #[path = "e2e/eval.rs"]
 mod eval;
+#[path = "e2e/slow_tool.rs"]
+mod slow_tool;
 
 use std::fs;
 use std::path::{Path, PathBuf};
