@@ -38,6 +38,8 @@ const COLUMNS: [&str; 11] = [
 pub struct Table {
     path: Arc<Path>,
     prompt_key: String,
+    /// Or only those that rows are made of.
+    has_every_column: bool,
     rows: u64,
     kind: Kind,
 }
@@ -98,8 +100,17 @@ impl Table {
         Ok(Self {
             path: path.into(),
             prompt_key: prompt_key.to_owned(),
+            has_every_column: false,
             rows,
             kind,
+        })
+    }
+
+    /// A table that is not of dialogues: [`Table::scan_json`] gives every column.
+    pub fn open_whole(path: &Path) -> Result<Self, DataError> {
+        Ok(Self {
+            has_every_column: true,
+            ..Self::open(path, "prompt")?
         })
     }
 
@@ -167,7 +178,7 @@ impl Table {
             .map(move |item| item.and_then(|(row, fields)| self.row(row, fields, need))))
     }
 
-    /// Every row as JSON, with its number.
+    /// Every row as JSON, with its number; of Parquet the columns that rows are made of, unless it was opened whole.
     pub fn scan_json(&self) -> Result<JsonScan<'_>, DataError> {
         match &self.kind {
             Kind::Parquet { metadata, .. } => {
@@ -253,7 +264,9 @@ impl Table {
             .iter()
             .enumerate()
             .filter(|(_, field)| {
-                COLUMNS.contains(&field.name().as_str()) || *field.name() == self.prompt_key
+                self.has_every_column
+                    || COLUMNS.contains(&field.name().as_str())
+                    || *field.name() == self.prompt_key
             })
             .map(|(index, _)| index);
         let mask = ProjectionMask::roots(metadata.parquet_schema(), wanted);

@@ -14,7 +14,7 @@ type Fields = Map<String, Value>;
 /// The preferences of each model in the file, in the order in which they come.
 pub(super) fn read(path: &Path) -> Result<Vec<Preferences>, Failure> {
     let told = |error: &dyn std::fmt::Display| Failure::input(error.to_string());
-    let table = Table::open(path, "prompt").map_err(|error| told(&error))?;
+    let table = Table::open_whole(path).map_err(|error| told(&error))?;
     let mut rows: Vec<(u64, Fields)> = Vec::new();
     for row in table.scan_json().map_err(|error| told(&error))? {
         rows.push(row.map_err(|error| told(&error))?);
@@ -138,6 +138,27 @@ mod tests {
             read(&path).expect("preferences")[0].found[0].model_wins,
             0.25
         );
+    }
+
+    #[test]
+    fn a_parquet_file_reads_as_its_json_lines_do() {
+        let (root, path) = written(&[
+            r#"{"model":"a","preference":1.25,"len_model":10,"len_reference":20,"difficulty":0.5}"#,
+            r#"{"model":"a","preference":2.0,"len_model":30,"len_reference":25,"difficulty":-1.0}"#,
+        ]);
+        let text = std::fs::read_to_string(&path).expect("readable");
+        let rows: Vec<Fields> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("an object"))
+            .collect();
+        let parquet = root.path().join("preferences.parquet");
+        dialogue::data::write_parquet(&rows, &parquet).expect("writable");
+        let (lines, columns) = (
+            read(&path).expect("lines"),
+            read(&parquet).expect("columns"),
+        );
+        assert_eq!(lines[0].found, columns[0].found);
+        assert_eq!(columns[0].found[1].difficulty, Some(-1.0));
     }
 
     #[test]
