@@ -17,7 +17,7 @@ use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 
 use crate::checkpoint::{Request, Saver};
-use crate::control::{Change, Controlled, Done, Draw, Dropped, RolloutKnobs, Standing};
+use crate::control::{Change, Controlled, Done, Draw, Dropped, RolloutKnobs, Standing, Told};
 use crate::failure::Failure;
 use crate::guard::{Acting, PROBE_METRIC, Probe, mode_name};
 use crate::learner::{Learner, StepOutcome};
@@ -213,7 +213,7 @@ impl Training<'_> {
     /// Has a checkpoint of the steps trained written beside what follows. A failure is an alarm, and the run goes on.
     pub fn begin_checkpoint(&mut self) {
         let started = Instant::now();
-        self.save(false);
+        self.save(false, None);
         self.save_wait += started.elapsed();
     }
 
@@ -221,13 +221,13 @@ impl Training<'_> {
     /// an alarm.
     pub fn checkpoint(&mut self) -> Result<String, String> {
         let started = Instant::now();
-        self.save(true);
+        self.save(true, None);
         let written = self.saver.wait().expect("one was just written");
         self.save_wait += started.elapsed();
         written
     }
 
-    fn save(&mut self, is_awaited: bool) {
+    fn save(&mut self, is_awaited: bool, told: Option<Told>) {
         let counters = save::RunCounters {
             step: self.trained,
             kl_controller: *self.learner.controller(),
@@ -243,6 +243,7 @@ impl Training<'_> {
             counters,
             sample_ids: self.sample_ids.clone(),
             is_awaited,
+            told,
         };
         self.saver.save(request);
     }
@@ -280,6 +281,12 @@ impl Controlled for Training<'_> {
 
     fn checkpoint(&mut self) -> Result<String, String> {
         Training::checkpoint(self)
+    }
+
+    fn begin_checkpoint(&mut self, told: Told) {
+        let started = Instant::now();
+        self.save(false, Some(told));
+        self.save_wait += started.elapsed();
     }
 
     fn knob(&mut self, knob: &'static Knob) -> Result<f64, String> {

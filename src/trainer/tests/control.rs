@@ -336,6 +336,38 @@ fn a_supervised_run_is_controlled_too() {
 }
 
 #[test]
+fn a_checkpoint_asked_of_a_run_that_trains_is_whole_when_it_is_answered_and_holds_no_step_up() {
+    let (root, data) = fixture();
+    let mut live = Live::start(root.path(), "run", endless(&data, ""));
+    wait_until("a step", || {
+        live.client.status().expect("a status").step > 0
+    });
+    let saved = live.apply(Command::Checkpoint);
+    let path = live.run_dir.path().join(saved.note.expect("its path"));
+    assert_eq!(path, live.run_dir.checkpoint_path(saved.step));
+    trainer::checkpoint::verify(&path).expect("a whole checkpoint");
+    let status = live.client.status().expect("a status");
+    let mut listed = status.checkpoints.iter();
+    assert!(listed.any(|held| held.step == saved.step), "{status:?}");
+    assert_eq!(live.stop(), Some(130));
+    let (blocked_ms, save_ms) = live
+        .kinds()
+        .into_iter()
+        .find_map(|kind| match kind {
+            EventKind::CheckpointSaved {
+                step,
+                blocked_ms,
+                save_ms,
+                ..
+            } if step == saved.step => Some((blocked_ms, save_ms)),
+            _ => None,
+        })
+        .expect("it is in the log");
+    // One that is waited for says that all of it was.
+    assert!(blocked_ms < save_ms, "{blocked_ms} of {save_ms}");
+}
+
+#[test]
 fn a_killed_run_in_a_deep_directory_was_under_control_and_is_then_gone() {
     let (root, data) = fixture();
     let deep = root.path().join("a-folder-with-a-long-name/".repeat(8));

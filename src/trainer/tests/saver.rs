@@ -35,6 +35,7 @@ fn request(step: u64, is_awaited: bool) -> Request {
         counters: RunCounters::at(step),
         sample_ids: vec![IDS.to_vec()],
         is_awaited,
+        told: None,
     }
 }
 

@@ -153,10 +153,7 @@ fn overrides(arguments: &EvalArguments, model: &Path) -> Vec<String> {
         (None, Some(_)) => None,
         (None, None) => Some(0.0),
     };
-    if let Some(temperature) = temperature {
-        overrides.push(format!("{kwargs}.temperature={temperature}"));
-        overrides.push(format!("{kwargs}.do_sample={}", temperature > 0.0));
-    }
+    overrides.extend(temperature.map(|of| format!("{kwargs}.temperature={of}")));
     overrides.extend(arguments.overrides.iter().cloned());
     overrides
 }

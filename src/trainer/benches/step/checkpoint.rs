@@ -100,6 +100,7 @@ pub fn measure() -> anyhow::Result<Checkpoint> {
             counters: RunCounters::at(step),
             sample_ids: vec![canary_ids(&config)],
             is_awaited: false,
+            told: None,
         });
         gate
     };

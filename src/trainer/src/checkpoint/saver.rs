@@ -18,6 +18,7 @@ use tch::Kind;
 
 use super::capture::{Capture, Models};
 use super::logprobs;
+use crate::control::Told;
 use crate::model::transformer::Transformer;
 use crate::run::panic_text;
 use crate::save::RunCounters;
@@ -34,6 +35,8 @@ pub struct Request {
     pub sample_ids: Vec<Vec<u32>>,
     /// The learner waits for the end of the write, so nothing is copied.
     pub is_awaited: bool,
+    /// Who asked for it, if anybody did.
+    pub told: Option<Told>,
 }
 
 #[derive(Debug)]
@@ -104,7 +107,8 @@ impl Saver {
                 move || {
                     // The last copy: its memory is the next one's.
                     let mut copy = None;
-                    while let Ok(request) = taken.recv() {
+                    while let Ok(mut request) = taken.recv() {
+                        let told = request.told.take();
                         let step = request.counters.step;
                         let left_behind = request.counters.guards.left_behind().to_vec();
                         let written = std::panic::catch_unwind(AssertUnwindSafe(|| {
@@ -115,6 +119,10 @@ impl Saver {
                             Err(parts.failed(step, format!("the writer panicked: {reason}")))
                         });
                         let is_written = written.is_ok();
+                        // Before the end, which the run may wait for: then everybody has an answer.
+                        if let Some(told) = told {
+                            told.tell(written.clone());
+                        }
                         shared.ended(written);
                         if is_written {
                             parts.prune(step, left_behind);
@@ -163,6 +171,7 @@ impl SaverParts {
             counters,
             sample_ids,
             is_awaited,
+            told: _,
         } = request;
         let step = counters.step;
         let span = self

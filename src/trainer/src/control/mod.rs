@@ -47,6 +47,11 @@ pub trait Controlled {
     /// Writes a checkpoint of the steps trained and gives its path inside the run directory.
     fn checkpoint(&mut self) -> Result<String, String>;
 
+    /// The same beside what follows; who asked is told when that is known. What cannot write beside its work does so at once.
+    fn begin_checkpoint(&mut self, told: Told) {
+        told.tell(self.checkpoint());
+    }
+
     /// A knob's value now, or why this run has none.
     fn knob(&mut self, knob: &'static Knob) -> Result<f64, String>;
 
@@ -74,6 +79,26 @@ pub trait Controlled {
     /// What a status says beside the knobs.
     fn standing(&mut self) -> Standing {
         Standing::default()
+    }
+}
+
+/// Somebody who is to be told what became of a checkpoint, by whichever thread knows.
+pub struct Told(Box<dyn FnOnce(Result<String, String>) + Send>);
+
+impl Told {
+    fn new(told: impl FnOnce(Result<String, String>) + Send + 'static) -> Self {
+        Self(Box::new(told))
+    }
+
+    /// Its path inside the run directory, or why there is none.
+    pub fn tell(self, written: Result<String, String>) {
+        (self.0)(written);
+    }
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Told")
     }
 }
 
@@ -360,7 +385,12 @@ impl Control {
                 self.owed.push_back(job);
                 return;
             }
-            Command::Checkpoint => run.checkpoint().map(|path| noted(&path)),
+            // A run that rests has nothing to do beside it.
+            Command::Checkpoint if self.holds() => run.checkpoint().map(|path| noted(&path)),
+            Command::Checkpoint => {
+                run.begin_checkpoint(self.who_asked(job, step));
+                return;
+            }
             Command::Stop => {
                 self.stopping.push(job);
                 return;
@@ -398,25 +428,38 @@ impl Control {
         self.board.update(|status| status.is_paused = is_paused);
     }
 
+    /// Answers `job`, which asked for a checkpoint of `step`.
+    fn who_asked(&self, job: Job, step: u64) -> Told {
+        let (recorder, board) = (self.recorder.clone(), self.board.clone());
+        Told::new(move |written| match written {
+            Ok(path) => {
+                // Before the answer; how good it is says the next look at the run.
+                board.update(|status| {
+                    let is_listed = status.checkpoints.iter().any(|held| held.step == step);
+                    if !status.mode.is_empty() && !is_listed {
+                        status.checkpoints.push(CheckpointState {
+                            step,
+                            ..CheckpointState::default()
+                        });
+                    }
+                });
+                let applied = Applied {
+                    step,
+                    note: Some(path),
+                    ..Applied::default()
+                };
+                answer_applied(&recorder, job, applied);
+            }
+            Err(reason) => answer_refused(&recorder, job, step, reason),
+        })
+    }
+
     fn applied(&self, job: Job, applied: Applied) {
-        record_applied(&self.recorder, job.request(), &applied);
-        job.applied(applied);
+        answer_applied(&self.recorder, job, applied);
     }
 
     fn refused(&self, job: Job, step: u64, reason: String) {
-        let request = job.request();
-        let (knob, to) = target(&request.command);
-        self.recorder.record(EventKind::ControlRefused {
-            request: request.id,
-            who: request.who.clone(),
-            command: request.command.name().to_owned(),
-            step,
-            target: request.command.target(),
-            knob,
-            to,
-            reason: reason.clone(),
-        });
-        job.refused(reason);
+        answer_refused(&self.recorder, job, step, reason);
     }
 
     fn now(&self, doing: Doing) {
@@ -535,6 +578,27 @@ impl Desk {
             _ => "now, with a checkpoint".to_owned(),
         })
     }
+}
+
+fn answer_applied(recorder: &Recorder, job: Job, applied: Applied) {
+    record_applied(recorder, job.request(), &applied);
+    job.applied(applied);
+}
+
+fn answer_refused(recorder: &Recorder, job: Job, step: u64, reason: String) {
+    let request = job.request();
+    let (knob, to) = target(&request.command);
+    recorder.record(EventKind::ControlRefused {
+        request: request.id,
+        who: request.who.clone(),
+        command: request.command.name().to_owned(),
+        step,
+        target: request.command.target(),
+        knob,
+        to,
+        reason: reason.clone(),
+    });
+    job.refused(reason);
 }
 
 fn record_applied(recorder: &Recorder, request: &Request, applied: &Applied) {

@@ -15,6 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Counting {
     trained: u64,
     lr: f64,
+    /// Whether it writes checkpoints beside its steps; those that wait to hear of theirs.
+    writes_beside: bool,
+    waiting: Vec<Told>,
 }
 
 impl Controlled for Counting {
@@ -24,6 +27,14 @@ impl Controlled for Counting {
 
     fn checkpoint(&mut self) -> Result<String, String> {
         Ok(format!("checkpoints/step-{:06}", self.trained))
+    }
+
+    fn begin_checkpoint(&mut self, told: Told) {
+        if self.writes_beside {
+            self.waiting.push(told);
+        } else {
+            told.tell(self.checkpoint());
+        }
     }
 
     fn knob(&mut self, knob: &'static Knob) -> Result<f64, String> {
@@ -65,6 +76,8 @@ impl Bench {
         let mut run = Counting {
             trained: 0,
             lr: 1e-3,
+            writes_beside: false,
+            waiting: Vec::new(),
         };
         control.ready(&mut run, 100);
         Self {
@@ -275,6 +288,50 @@ fn when_the_run_fails_whoever_waits_is_told() {
     assert_eq!(
         refused(&mut client, stop),
         "the run ended before this was applied"
+    );
+}
+
+#[test]
+fn a_checkpoint_beside_the_steps_is_answered_when_it_is_known_and_at_once_of_a_run_that_rests() {
+    let mut bench = Bench::new();
+    bench.run.writes_beside = true;
+    let mut client = bench.client();
+    let (good, bad) = (
+        ask(&mut client, Command::Checkpoint),
+        ask(&mut client, Command::Checkpoint),
+    );
+    bench.step();
+    assert_eq!(bench.run.trained, 1, "the step waits for no checkpoint");
+    let mut waiting = std::mem::take(&mut bench.run.waiting).into_iter();
+    let mut next = || waiting.next().expect("both were begun");
+    let (first, second) = (next(), next());
+    // By another thread, in whatever order.
+    std::thread::spawn(move || {
+        second.tell(Err("the disk is full".to_owned()));
+        first.tell(Ok("checkpoints/step-000000".to_owned()));
+    });
+    assert_eq!(refused(&mut client, bad), "the disk is full");
+    let saved = applied(&mut client, good);
+    assert_eq!(saved.note.as_deref(), Some("checkpoints/step-000000"));
+    assert_eq!(saved.step, 0, "of the steps trained when it was asked");
+
+    ask(&mut client, Command::Pause);
+    let step = ask(&mut client, Command::Step);
+    bench.step();
+    applied(&mut client, step);
+    let paused = ask(&mut client, Command::Checkpoint);
+    ask(&mut client, Command::Step);
+    bench.step();
+    assert!(bench.run.waiting.is_empty(), "nothing goes on beside it");
+    let note = applied(&mut client, paused).note;
+    assert_eq!(note.as_deref(), Some("checkpoints/step-000002"));
+    assert_eq!(
+        bench
+            .events()
+            .iter()
+            .filter(|event| event.starts_with("checkpoint"))
+            .count(),
+        3
     );
 }
 
