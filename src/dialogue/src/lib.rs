@@ -11,6 +11,7 @@
 pub mod chat;
 pub mod data;
 pub mod generate;
+mod http;
 pub mod message;
 mod process;
 pub mod recipe;

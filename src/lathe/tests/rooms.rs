@@ -7,13 +7,14 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A room and the rooms of ours that it may use.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("bandit", &[]),
     ("evaluation", &[]),
+    ("sandbox", &[]),
     ("runlog", &[]),
     ("experiment", &["bandit"]),
     ("nccl-rs", &[]),
-    ("dialogue", &["experiment"]),
+    ("dialogue", &["experiment", "sandbox"]),
     (
         "lathe",
         &["bandit", "evaluation", "runlog", "experiment", "dialogue"],

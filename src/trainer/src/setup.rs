@@ -62,6 +62,7 @@ pub fn chat(experiment: &Experiment) -> Result<Chat, Failure> {
             .as_deref(),
         &experiment.data.apply_chat_template_kwargs,
     )
+    .map(|chat| chat.with_format(experiment.actor_rollout_ref.rollout.multi_turn.format))
     .map_err(Failure::input)
 }
 
@@ -99,6 +100,16 @@ pub fn tools(experiment: &Experiment) -> Result<ToolRegistry, Failure> {
         None => ToolRegistry::default(),
     };
     Ok(registry)
+}
+
+/// What keeps a tool from working on this machine ends the run before its first step.
+pub fn ready(tools: &ToolRegistry) -> Result<(), Failure> {
+    for (name, ready) in tools.ready() {
+        if let Err(problem) = ready {
+            return Err(Failure::Input(format!("tool {name}: {problem}")));
+        }
+    }
+    Ok(())
 }
 
 pub fn scorers(experiment: &Experiment) -> Result<Scorers, Failure> {

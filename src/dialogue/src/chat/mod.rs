@@ -8,14 +8,17 @@
 //! Special tokens inside messages stay plain characters, so neither a user nor a tool can end a turn or open one.
 
 mod python;
+mod react;
 mod template;
 #[cfg(test)]
 mod tests;
 mod untrusted;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use experiment::settings::ToolFormat;
 use serde_json::{Map, Value, json};
 use untrusted::Marks;
 
@@ -66,6 +69,7 @@ pub struct Chat {
     /// Special tokens and the caller's own template variables.
     variables: Map<String, Value>,
     stop_ids: Vec<u32>,
+    format: ToolFormat,
 }
 
 impl Chat {
@@ -82,6 +86,7 @@ impl Chat {
             tokenizer,
             template,
             variables,
+            format: ToolFormat::Hermes,
         };
         if let Some(id) = chat.template_end_id()
             && !chat.stop_ids.contains(&id)
@@ -107,6 +112,25 @@ impl Chat {
         Ok(Self::new(tokenizer, template, kwargs))
     }
 
+    /// With tools shown in this form: as the template has it, or (`react`) in plain words.
+    #[must_use]
+    pub fn with_format(mut self, format: ToolFormat) -> Self {
+        self.format = format;
+        self
+    }
+
+    /// Messages and tools as the template gets them.
+    fn presented<'a>(
+        &self,
+        messages: &'a [Message],
+        tools: &'a [Value],
+    ) -> (Cow<'a, [Message]>, &'a [Value]) {
+        match self.format {
+            ToolFormat::Hermes | ToolFormat::Llama3Json => (Cow::Borrowed(messages), tools),
+            ToolFormat::React => (Cow::Owned(react::presented(messages, tools)), &[]),
+        }
+    }
+
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
     }
@@ -127,8 +151,9 @@ impl Chat {
         tools: &[Value],
         add_generation_prompt: bool,
     ) -> Result<String, ChatError> {
+        let (messages, tools) = self.presented(messages, tools);
         self.template.render(
-            &as_values(messages),
+            &as_values(&messages),
             tools,
             add_generation_prompt,
             &self.variables,
@@ -142,7 +167,8 @@ impl Chat {
         tools: &[Value],
         add_generation_prompt: bool,
     ) -> Result<Vec<u32>, ChatError> {
-        let hidden = self.hide(messages, tools);
+        let (messages, tools) = self.presented(messages, tools);
+        let hidden = self.hide(&messages, tools);
         let text = hidden.render(self, 0..messages.len(), add_generation_prompt)?;
         Ok(hidden.marks.encode(&text)?)
     }
@@ -157,7 +183,13 @@ impl Chat {
         tools: &[Value],
     ) -> Result<Vec<u32>, ChatError> {
         let ended = last_id.is_some_and(|id| self.stop_ids.contains(&id));
-        let hidden = self.hide(new, tools);
+        // The tools stood in the prompt.
+        let tools: &[Value] = match self.format {
+            ToolFormat::React => &[],
+            ToolFormat::Hermes | ToolFormat::Llama3Json => tools,
+        };
+        let (new, tools) = self.presented(new, tools);
+        let hidden = self.hide(&new, tools);
         let marker = format!("{0}turn{0}", hidden.marks.fence());
         // Some templates want tool results to answer a call, some write an assistant's call without its content.
         let said = json!({"role": "assistant", "content": marker});
@@ -206,7 +238,8 @@ impl Chat {
         let mut ids: Vec<u32> = Vec::new();
         let mut mask = Vec::new();
         let mut next = 0;
-        let hidden = self.hide(messages, tools);
+        let (messages, tools) = self.presented(messages, tools);
+        let hidden = self.hide(&messages, tools);
         for (index, _) in messages
             .iter()
             .enumerate()

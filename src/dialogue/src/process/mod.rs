@@ -6,6 +6,7 @@
 //! Each is the leader of a group of its own and dies with all that it started when it is dropped, so a caller that is
 //! cancelled or late leaves nothing behind. What it prints on stderr is read and its end kept for an error's words.
 
+mod dialogues;
 mod pool;
 
 use std::process::Stdio;
@@ -19,6 +20,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+pub(crate) use dialogues::OfDialogues;
 pub(crate) use pool::Pool;
 
 /// Bytes of what was printed last that are kept for an error.
@@ -104,15 +106,20 @@ impl Process {
 
     /// Sends a request and counts it.
     pub async fn send(&mut self, request: &Value) -> Result<(), String> {
-        self.calls += 1;
         let mut line = request.to_string();
         line.push('\n');
+        self.write(line.as_bytes()).await
+    }
+
+    /// The same of a request in a form of its own.
+    pub async fn write(&mut self, request: &[u8]) -> Result<(), String> {
+        self.calls += 1;
         let sent = async {
             let requests = self
                 .requests
                 .as_mut()
                 .ok_or(std::io::ErrorKind::BrokenPipe)?;
-            requests.write_all(line.as_bytes()).await?;
+            requests.write_all(request).await?;
             requests.flush().await
         };
         // A pipe that broke says less than how the process ended.
@@ -120,6 +127,11 @@ impl Process {
             return Err(self.ended().await);
         }
         Ok(())
+    }
+
+    /// What it writes, for who reads it in a form of his own.
+    pub fn output(&mut self) -> &mut BufReader<ChildStdout> {
+        &mut self.answers
     }
 
     /// The next line that it answers.

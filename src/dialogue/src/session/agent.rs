@@ -16,7 +16,7 @@ use crate::generate::{
 use crate::message::Message;
 use crate::rollout::{Finish, Rollout, ToolRecord};
 use crate::score::{ScoreError, Scorer, Transcript, score_within};
-use crate::tool::{InstanceId, ToolRegistry, Toolbox, hermes};
+use crate::tool::{InstanceId, ToolRegistry, Toolbox, format, hermes};
 
 /// What the sessions of a batch share.
 pub(super) struct Shared {
@@ -375,7 +375,8 @@ impl Dialogue<'_> {
         let (message, calls) = match self.prepared.agent {
             AgentLoop::SingleTurnAgent => (Message::new("assistant", text.clone()), Vec::new()),
             AgentLoop::ToolAgent => {
-                let parsed = hermes::parse(&text);
+                let written = self.shared.limits.format;
+                let parsed = format::parse(written, &text, &self.prepared.tools);
                 let mut message = Message::new("assistant", parsed.content.clone());
                 message.tool_calls = parsed.message_calls();
                 (message, parsed.calls)

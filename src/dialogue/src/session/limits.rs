@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use experiment::settings::{Data, Rollout as RolloutSettings, TruncateSide, ValKwargs};
+use experiment::settings::{Data, Rollout as RolloutSettings, ToolFormat, TruncateSide, ValKwargs};
 
 use crate::generate::Sampling;
-use crate::tool::CallRules;
+use crate::tool::{CallRules, react};
 
 /// Bounds of one dialogue.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,8 @@ pub struct Limits {
     pub max_assistant_turns: Option<u32>,
     /// Tokens of one model turn; None: as many as fit.
     pub max_turn_tokens: Option<usize>,
+    /// How the model writes its calls.
+    pub format: ToolFormat,
     pub calls: CallRules,
     /// A dialogue older than this ends with what it has. None: no deadline.
     pub session_timeout: Option<Duration>,
@@ -43,6 +45,7 @@ impl Limits {
             ),
             max_assistant_turns: turns.max_assistant_turns,
             max_turn_tokens: None,
+            format: turns.format,
             calls: CallRules {
                 max_parallel_calls: turns.max_parallel_calls as usize,
                 max_response_characters: turns.max_tool_response_length as usize,
@@ -80,13 +83,18 @@ impl Default for CallRules {
 impl Sampling {
     /// Training samples of an experiment. `stop_token_ids`: where the chat template ends a turn.
     pub fn for_training(rollout: &RolloutSettings, stop_token_ids: &[u32]) -> Self {
+        let mut stop_strings = rollout.stop.clone();
+        // What follows is the tool's to write.
+        if rollout.multi_turn.format == ToolFormat::React {
+            stop_strings.push(react::STOP.to_owned());
+        }
         Self {
             temperature: rollout.temperature,
             top_k: positive(rollout.top_k),
             top_p: rollout.top_p,
             min_p: rollout.min_p,
             stop_token_ids: stop_token_ids.to_vec(),
-            stop_strings: rollout.stop.clone(),
+            stop_strings,
             ignore_eos: rollout.ignore_eos,
         }
     }

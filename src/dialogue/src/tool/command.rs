@@ -8,10 +8,10 @@
 //! dialogue and may remember; `call` gets one request, then the end of its input, and may also answer in plain text. One
 //! that is late, exits, or talks nonsense is killed with all that it started; the next call has a new one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use super::{
     Declared, InstanceId, Parameters, Tool, ToolError, ToolKwargs, ToolLimits, ToolOutcome,
 };
 use crate::generate::BoxFuture;
-use crate::process::{Pool, Process};
+use crate::process::{OfDialogues, Pool, Process};
 
 /// Calls at once, when the YAML does not say: each is a process.
 const CONCURRENCY: usize = 8;
@@ -70,15 +70,13 @@ impl Options {
     }
 }
 
-type OfDialogue = Arc<tokio::sync::Mutex<Option<Process>>>;
-
 /// The tool.
 #[derive(Debug)]
 pub struct Command {
     name: String,
     options: Arc<Options>,
     pool: Pool,
-    dialogues: Mutex<HashMap<InstanceId, OfDialogue>>,
+    dialogues: OfDialogues<Process>,
     next_id: AtomicU64,
 }
 
@@ -90,8 +88,9 @@ impl Command {
             .first_mut()
             .filter(|program| !program.is_empty())
             .ok_or("`config.command` is empty; expected [program, argument, ...]")?;
-        if let Some(beside) = beside(program, declared.folder) {
-            *program = beside;
+        // One without a folder is looked for in PATH.
+        if program.contains('/') {
+            *program = declared.file(Path::new(program)).display().to_string();
         }
         if options.calls == Some(0) {
             return Err("`config.calls` must be above 0".to_owned());
@@ -114,7 +113,7 @@ impl Command {
             name: declared.schema.name().to_owned(),
             pool: Pool::new(start, options.calls),
             options,
-            dialogues: Mutex::default(),
+            dialogues: OfDialogues::default(),
             next_id: AtomicU64::new(0),
         })
     }
@@ -139,12 +138,9 @@ impl Command {
                 Ok(answer)
             }
             Life::Dialogue => {
-                let of_dialogue = {
-                    let mut dialogues = self.dialogues();
-                    Arc::clone(dialogues.entry(instance.clone()).or_default())
-                };
+                let place = self.dialogues.place(instance);
                 // One call of a dialogue after the other.
-                let mut place = of_dialogue.lock().await;
+                let mut place = place.lock().await;
                 let mut process = match place.take() {
                     Some(process) => process,
                     None => self.options.start()?,
@@ -165,20 +161,6 @@ impl Command {
             }
         }
     }
-
-    fn dialogues(&self) -> std::sync::MutexGuard<'_, HashMap<InstanceId, OfDialogue>> {
-        self.dialogues
-            .lock()
-            .expect("nothing panics while it holds the lock")
-    }
-}
-
-/// The file of this name beside the YAML, where the name is a relative path that leads nowhere from here.
-fn beside(program: &str, folder: &Path) -> Option<String> {
-    let here = Path::new(program);
-    let there = folder.join(program);
-    let is_meant = program.contains('/') && here.is_relative() && !here.exists() && there.exists();
-    is_meant.then(|| there.display().to_string())
 }
 
 fn is_answer(answer: &Value) -> bool {
@@ -240,6 +222,6 @@ impl Tool for Command {
     }
 
     fn release(&self, instance: &InstanceId, _: &ToolKwargs) {
-        self.dialogues().remove(instance);
+        self.dialogues.remove(instance);
     }
 }

@@ -122,7 +122,8 @@ fn parse_call(body: &str) -> (Result<Call, MalformedCall>, usize) {
     }
 }
 
-fn call_of(value: Value) -> Result<Call, String> {
+/// A call in JSON.
+pub(super) fn call_of(value: Value) -> Result<Call, String> {
     let Value::Object(mut object) = value else {
         return Err("the tool call is not a JSON object".to_owned());
     };

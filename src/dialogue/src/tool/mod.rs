@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  tools.yaml ─► ToolRegistry ─► Toolbox (one dialogue) ─► create once ─► execute … ─► calc_reward ─► release
-//!                                     ▲ hermes::parse(model turn)      │
+//!                                     ▲ format::parse(model turn)      │
 //!                                          Gate (one a tool): cache ─► a turn ─► time-out
 //! ```
 //! Whatever the model writes, it gets an answer in words: an unknown tool, bad JSON, wrong arguments, a time-out or a
@@ -21,13 +21,20 @@ pub mod calculator;
 mod call;
 pub mod command;
 mod config;
+pub mod format;
 mod gate;
 pub mod guess;
 pub mod hermes;
+pub mod http;
 mod isolated;
 mod limits;
+mod llama3_json;
+pub mod mcp;
+pub mod python;
+pub mod react;
 mod registry;
 mod schema;
+pub mod search;
 
 pub use call::{CallRules, CallSpan, Toolbox};
 pub(crate) use isolated::panic_text;
@@ -130,6 +137,11 @@ pub trait Tool: Send + Sync {
     /// A call's answer depends on the calls before it, so that none may stand for another.
     fn keeps_state(&self) -> bool {
         false
+    }
+
+    /// Whether it can work on this machine: what is worth knowing of it, or why not. May take seconds, and start things.
+    fn ready(&self) -> Result<Option<String>, String> {
+        Ok(None)
     }
 
     /// Frees what `create` made. A plain function, where verl's is async, so that it runs from a drop, too.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use experiment::yaml::Value as Yaml;
@@ -13,7 +13,10 @@ use super::calculator::Calculator;
 use super::command::Command;
 use super::gate::Gate;
 use super::guess::Guess;
-use super::{Parameters, Tool, ToolLimits, ToolSchema};
+use super::http::Http;
+use super::python::Python;
+use super::search::Search;
+use super::{Parameters, Tool, ToolLimits, ToolSchema, mcp};
 
 /// What is wrong with a tool YAML. `place` is `file:line: tools[index]`.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +59,18 @@ pub struct Declared<'a> {
     pub folder: &'a Path,
 }
 
+impl Declared<'_> {
+    /// A file of the `config`: a relative path is looked for here, then beside the YAML.
+    pub fn file(&self, written: &Path) -> PathBuf {
+        let beside = self.folder.join(written);
+        if written.is_relative() && !written.exists() && beside.exists() {
+            beside
+        } else {
+            written.to_owned()
+        }
+    }
+}
+
 /// Errors say what is wrong with what was declared, without a place.
 pub type MakeTool = Arc<dyn Fn(&Declared<'_>) -> Result<Arc<dyn Tool>, String> + Send + Sync>;
 
@@ -89,9 +104,21 @@ impl fmt::Debug for ToolClass {
     }
 }
 
+/// Tools, each with its own schema.
+pub(super) type Made = Vec<(ToolSchema, Arc<dyn Tool>)>;
+
+/// Tools of which there are as many as somebody else says.
+type MakeTools = fn(&Declared<'_>) -> Result<Made, String>;
+
+#[derive(Debug, Clone)]
+enum Class {
+    One(ToolClass),
+    Several(MakeTools),
+}
+
 /// The classes a YAML may name.
 #[derive(Debug, Clone)]
-pub struct ToolClasses(BTreeMap<String, ToolClass>);
+pub struct ToolClasses(BTreeMap<String, Class>);
 
 impl Default for ToolClasses {
     /// All that are built in.
@@ -110,6 +137,17 @@ impl Default for ToolClasses {
                 Guess::from_config(declared.config)
             }),
         );
+        classes.add("http", ToolClass::new(None, Http::new));
+        classes
+            .0
+            .insert("mcp".to_owned(), Class::Several(mcp::tools));
+        classes.add(
+            "python",
+            ToolClass::new(Some(Python::schema()), Python::new),
+        );
+        for name in ["search", "verl.tools.search_tool.SearchTool"] {
+            classes.add(name, ToolClass::new(Some(Search::schema()), Search::new));
+        }
         classes
     }
 }
@@ -117,11 +155,12 @@ impl Default for ToolClasses {
 impl ToolClasses {
     /// Adds a class or replaces the one of that name.
     pub fn add(&mut self, class_name: impl Into<String>, class: ToolClass) {
-        self.0.insert(class_name.into(), class);
+        self.0.insert(class_name.into(), Class::One(class));
     }
 
     fn names(&self) -> String {
-        join(self.0.keys())
+        // Verl's long names are for files that were written for it.
+        join(self.0.keys().filter(|name| !name.contains('.')))
     }
 }
 
@@ -243,6 +282,29 @@ impl ToolRegistry {
             place: place.clone(),
             message,
         };
+        let class = match class {
+            Class::One(class) => class,
+            Class::Several(make) => {
+                if entry.tool_schema.is_some() {
+                    return Err(wrong(format!(
+                        "`tool_schema` is set, but the tools of `{}` bring their own; remove it",
+                        entry.class_name
+                    )));
+                }
+                let limits = ToolLimits::take(&mut config).map_err(&wrong)?;
+                let made = make(&Declared {
+                    config: &config,
+                    limits,
+                    schema: &ToolSchema::function(&entry.class_name, "", &[]),
+                    folder,
+                })
+                .map_err(&wrong)?;
+                for (schema, tool) in made {
+                    self.add_declared(schema, tool, limits, &place)?;
+                }
+                return Ok(());
+            }
+        };
         let schema = match (entry.tool_schema, &class.schema) {
             (Some(value), _) => {
                 ToolSchema::new(value).map_err(|message| ToolConfigError::Entry {
@@ -266,14 +328,29 @@ impl ToolRegistry {
             folder,
         })
         .map_err(&wrong)?;
+        self.add_declared(schema, tool, limits, &place)
+    }
+
+    fn add_declared(
+        &mut self,
+        schema: ToolSchema,
+        tool: Arc<dyn Tool>,
+        limits: ToolLimits,
+        place: &str,
+    ) -> Result<(), ToolConfigError> {
         if limits.cache > 0 && tool.keeps_state() {
-            return Err(wrong(
-                "`config.cache` is set, but its answers depend on the calls before; remove it"
-                    .to_owned(),
-            ));
+            return Err(ToolConfigError::Entry {
+                place: place.to_owned(),
+                message:
+                    "`config.cache` is set, but its answers depend on the calls before; remove it"
+                        .to_owned(),
+            });
         }
         self.add(schema, tool, limits).map_err(|error| match error {
-            ToolConfigError::NameClash { name, .. } => ToolConfigError::NameClash { place, name },
+            ToolConfigError::NameClash { name, .. } => ToolConfigError::NameClash {
+                place: place.to_owned(),
+                name,
+            },
             other => other,
         })
     }
@@ -308,12 +385,30 @@ impl ToolRegistry {
         self.tools.iter().map(|tool| tool.schema.name()).collect()
     }
 
+    /// Whether each can work on this machine, by name: see [`Tool::ready`].
+    pub fn ready(&self) -> Vec<(&str, Result<Option<String>, String>)> {
+        self.tools
+            .iter()
+            .map(|registered| (registered.schema.name(), registered.tool.ready()))
+            .collect()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Registered> {
         self.tools.iter().find(|tool| tool.schema.name() == name)
+    }
+
+    /// The parameter of a tool that has one.
+    pub(super) fn only_parameter(&self, name: &str) -> Option<String> {
+        let schema = self.get(name)?.schema.value();
+        let properties = schema["function"]["parameters"]["properties"].as_object()?;
+        match properties.keys().collect::<Vec<_>>().as_slice() {
+            [only] => Some((*only).clone()),
+            _ => None,
+        }
     }
 
     /// Of these the tools a row may see: all, or those its `tool_selection` names. `place` says which row, for the error.
@@ -402,7 +497,7 @@ tools:
         for (text, expected) in [
             (
                 "tools: [{class_name: verl.tools.Gsm8kTool}]",
-                "tools.yaml:1: tools[0].class_name is `verl.tools.Gsm8kTool`; expected one of calculator, command, guess",
+                "tools.yaml:1: tools[0].class_name is `verl.tools.Gsm8kTool`; expected one of calculator, command, guess, http, mcp, python, search",
             ),
             (
                 "tools: [{class_name: calculator, config: {type: mcp}}]",

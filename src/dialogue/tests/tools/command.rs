@@ -242,9 +242,9 @@ fn what_is_wrong_with_a_command_is_said() {
         ("{}", schema, "missing field `command`"),
         ("{command: []}", schema, "`config.command` is empty"),
         (
-            "{command: [sh], programm: 1}",
+            "{command: [sh], program: 1}",
             schema,
-            "unknown field `programm`",
+            "unknown field `program`",
         ),
         (
             "{command: [sh], cwd: /no/such}",

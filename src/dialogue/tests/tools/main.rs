@@ -2,3 +2,8 @@
 
 mod command;
 mod common;
+mod http;
+mod mcp;
+mod python;
+mod search;
+mod server;

@@ -110,7 +110,12 @@ impl Default for MultiTurn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolFormat {
+    /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`: Qwen, Hermes.
     Hermes,
+    /// `{"name": …, "parameters": {…}}`, alone in its turn: Llama 3.1 and later.
+    Llama3Json,
+    /// `Action: …`, `Action Input: …`, `Observation: …`, in plain words; the template needs to know no tools.
+    React,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -57,10 +57,19 @@ pub struct DryRun {
     pub model: Option<ModelFacts>,
     /// Names of the tools, as the model calls them.
     pub tools: Vec<String>,
+    /// What is worth knowing of some of them on this machine, such as which sandbox it gives.
+    pub tool_notes: Vec<ToolNote>,
     pub files: Vec<FileFacts>,
     pub scorers: Vec<ScorerFacts>,
     /// The first prompt of the first file as the model would read it.
     pub sample_prompt: Option<String>,
+}
+
+/// What a tool says of this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolNote {
+    pub tool: String,
+    pub note: String,
 }
 
 /// How the dry run goes.
@@ -100,6 +109,20 @@ pub fn dry_run(experiment: &Experiment, experiment_file: &Path, options: Options
         .flat_map(ToolRegistry::names)
         .map(str::to_owned)
         .collect();
+    for (tool, ready) in tools.iter().flat_map(ToolRegistry::ready) {
+        match ready {
+            Ok(None) => {}
+            Ok(Some(note)) => run.tool_notes.push(ToolNote {
+                tool: tool.to_owned(),
+                note,
+            }),
+            Err(problem) => run.findings.push(Finding {
+                severity: absent,
+                area: "tools",
+                message: format!("{tool}: {problem}"),
+            }),
+        }
+    }
     if is_warm_up(experiment) {
         rows::try_demonstrations(experiment, experiment_file, options.rows, absent, &mut run);
         return run;
@@ -142,7 +165,7 @@ fn chat(
     }
     let kwargs = &experiment.data.apply_chat_template_kwargs;
     match Chat::load(&place.path, model.custom_chat_template.as_deref(), kwargs) {
-        Ok(chat) => Some(chat),
+        Ok(chat) => Some(chat.with_format(experiment.actor_rollout_ref.rollout.multi_turn.format)),
         Err(error) => {
             findings.push(Finding::error("tokenizer", error.to_string()));
             None

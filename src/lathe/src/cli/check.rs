@@ -177,6 +177,9 @@ fn print_dry_run(run: &DryRun, out: &mut Output, terminal: Terminal) -> Result<(
     }
     if !run.tools.is_empty() {
         out.line(&format!("tools   {}", run.tools.join(", ")))?;
+        for noted in &run.tool_notes {
+            out.line(&format!("        {}: {}", noted.tool, noted.note))?;
+        }
     }
     for file in &run.files {
         let tokens = match (file.prompt_tokens_min, file.prompt_tokens_max) {

@@ -4,7 +4,7 @@
 //! Every measurement runs in a process of its own (so that peak memory is its own), one after the other, one thread each for
 //! engine and learner, on the path of a run: generate, `Learner::step`, `Publisher::publish`, `Receiver::accept`. Left out of ours
 //! is the text side (template, tokenizer, scorer). The median of three steps after one to warm up; prompts are new in every step.
-//! WORDs narrow it down: `w1 w2`, `f32 bf16`, `grpo ppo generate sync checkpoint guards overlap`.
+//! WORDs narrow it down: `w1 w2`, `f32 bf16`, `grpo ppo generate sync checkpoint guards overlap tools`.
 //!
 //! Where `LATHE_PEERS` names a Python with TRL, `trl_grpo.py`, `trl_ppo.py` and `hf_generate.py` of the folder
 //! `LATHE_PEER_SCRIPTS` run in between and the ratios are printed; see [`peers`].
@@ -16,6 +16,7 @@ mod objectives;
 mod overlap;
 mod peers;
 mod sync;
+mod tools;
 mod training;
 mod workload;
 
@@ -56,6 +57,7 @@ fn measure(what: &[String]) -> anyhow::Result<()> {
         ["guards"] => print(&guards::measure()?),
         ["checkpoint"] => print(&checkpoint::measure()?),
         ["overlap"] => print(&overlap::measure()?),
+        ["tools"] => print(&tools::measure()?),
         [workload, dtype, algorithm] => {
             let workload = [W1, W2]
                 .into_iter()
@@ -89,7 +91,7 @@ fn child<T: DeserializeOwned>(what: &[&str]) -> anyhow::Result<T> {
 }
 
 fn report(words: &[String]) -> anyhow::Result<()> {
-    const KNOWN: [&str; 11] = [
+    const KNOWN: [&str; 12] = [
         "w1",
         "w2",
         "f32",
@@ -101,6 +103,7 @@ fn report(words: &[String]) -> anyhow::Result<()> {
         "checkpoint",
         "guards",
         "overlap",
+        "tools",
     ];
     if let Some(word) = words.iter().find(|word| !KNOWN.contains(&word.as_str())) {
         bail!("bench: {word} is none of {}", KNOWN.join(" "));
@@ -127,6 +130,7 @@ fn report(words: &[String]) -> anyhow::Result<()> {
         "checkpoint",
         "guards",
         "overlap",
+        "tools",
     ];
     // What the guards' cost is compared with.
     let mut shortest_step_s: Option<f64> = None;
@@ -178,6 +182,10 @@ fn report(words: &[String]) -> anyhow::Result<()> {
     }
     if wanted("overlap", &what) {
         let ours: overlap::Overlap = child(&["overlap"])?;
+        println!("\n{ours}");
+    }
+    if wanted("tools", &what) {
+        let ours: tools::Tools = child(&["tools"])?;
         println!("\n{ours}");
     }
     if wanted("guards", &what) {

@@ -41,7 +41,7 @@ const MEASURED: u64 = 24;
 /// Wall time.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Drawing {
-    tokens_per_s: f64,
+    pub tokens_per_s: f64,
     /// Share of the time that the learner waited.
     bubble: f64,
     /// Mean versions that a batch's oldest token lagged, and the most.
@@ -75,9 +75,26 @@ impl fmt::Display for Overlap {
     }
 }
 
+/// How batches are drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub batches_at_once: usize,
+    pub staleness: u64,
+    /// No dialogue goes on before all have their tools' answers.
+    pub lockstep: bool,
+    /// One call in so many takes `slow`.
+    pub one_in: u64,
+    pub slow: Duration,
+    /// What a step of the learner takes.
+    pub trains: Duration,
+    pub measured: u64,
+}
+
 /// Answers right, now and then late.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slow {
+    one_in: u64,
+    takes: Duration,
     calls: AtomicU64,
     calculator: Calculator,
 }
@@ -93,9 +110,10 @@ impl Tool for Slow {
             if self
                 .calls
                 .fetch_add(1, Ordering::Relaxed)
-                .is_multiple_of(ONE_IN)
+                .is_multiple_of(self.one_in)
+                && !self.takes.is_zero()
             {
-                tokio::time::sleep(SLOW).await;
+                tokio::time::sleep(self.takes).await;
             }
             self.calculator.execute(instance, arguments, kwargs).await
         })
@@ -104,16 +122,29 @@ impl Tool for Slow {
 
 pub fn measure() -> anyhow::Result<Overlap> {
     tch::set_num_threads(1);
+    let plan = Plan {
+        batches_at_once: 1,
+        staleness: STALENESS,
+        lockstep: false,
+        one_in: ONE_IN,
+        slow: SLOW,
+        trains: TRAINS,
+        measured: MEASURED,
+    };
     Ok(Overlap {
-        one: draw(1)?,
-        several: draw(MAX_STALENESS as usize + 1)?,
+        one: draw(plan)?,
+        several: draw(Plan {
+            batches_at_once: MAX_STALENESS as usize + 1,
+            ..plan
+        })?,
     })
 }
 
-fn draw(batches_at_once: usize) -> anyhow::Result<Drawing> {
+/// Draws the quickstart's batches, with a tool that is late as planned.
+pub fn draw(plan: Plan) -> anyhow::Result<Drawing> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let at = |path: &str| -> PathBuf { home.join(path) };
-    let steps = WARM_UP + MEASURED;
+    let steps = WARM_UP + plan.measured;
     let overrides = [
         format!(
             "data.train_files=[\"{}\"]",
@@ -124,8 +155,15 @@ fn draw(batches_at_once: usize) -> anyhow::Result<Drawing> {
             "actor_rollout_ref.model.path=\"{}\"",
             at("experiments/models/calc-tiny").display()
         ),
-        "trainer.mode=async".to_owned(),
-        format!("trainer.max_staleness={STALENESS}"),
+        format!(
+            "trainer.mode={}",
+            if plan.lockstep { "sync" } else { "async" }
+        ),
+        format!("trainer.max_staleness={}", plan.staleness),
+        format!(
+            "actor_rollout_ref.rollout.full_determinism={}",
+            plan.lockstep
+        ),
         format!("trainer.total_training_steps={steps}"),
         "trainer.test_freq=-1".to_owned(),
     ];
@@ -134,7 +172,14 @@ fn draw(batches_at_once: usize) -> anyhow::Result<Drawing> {
     let mut classes = ToolClasses::default();
     classes.add(
         "calculator",
-        ToolClass::new(Some(Calculator::schema()), |_| Ok(Slow::default())),
+        ToolClass::new(Some(Calculator::schema()), move |_| {
+            Ok(Slow {
+                one_in: plan.one_in,
+                takes: plan.slow,
+                calls: AtomicU64::new(0),
+                calculator: Calculator::default(),
+            })
+        }),
     );
     let tools = ToolRegistry::load(&at("experiments/tools/calculator.yaml"), &classes)?;
     let folder = std::env::temp_dir().join(format!("lathe-bench-{}", std::process::id()));
@@ -150,6 +195,7 @@ fn draw(batches_at_once: usize) -> anyhow::Result<Drawing> {
         0,
         EngineOptions {
             eos_token_ids: chat.stop_ids().to_vec(),
+            lockstep: plan.lockstep,
             ..EngineOptions::new(&config)
         },
     )?;
@@ -162,10 +208,10 @@ fn draw(batches_at_once: usize) -> anyhow::Result<Drawing> {
     let mut publisher = Publisher::new(spare_receive, canary_ids.clone());
     let draw = Draw {
         temperature: 1.0,
-        staleness: STALENESS,
+        staleness: plan.staleness,
     };
     let knobs = Arc::new(RolloutKnobs::new(draw, steps));
-    knobs.set_takes_newest(true);
+    knobs.set_takes_newest(!plan.lockstep);
     let sampler = Sampler::new(SamplerParts {
         dialogues: Dialogues {
             scorers: setup::scorers(&experiment)?,
@@ -187,7 +233,7 @@ fn draw(batches_at_once: usize) -> anyhow::Result<Drawing> {
         },
         knobs,
         total_steps: steps,
-        batches_at_once,
+        batches_at_once: plan.batches_at_once,
     });
     let runtime = runtime()?;
     let (batches, mut ready) = mpsc::channel(MAX_STALENESS as usize + 1);
@@ -213,7 +259,7 @@ fn draw(batches_at_once: usize) -> anyhow::Result<Drawing> {
             .iter()
             .filter_map(|rollout| Some(rollout.version_range()?.0));
         lags.push(step - 1 - oldest.min().unwrap_or(step - 1));
-        std::thread::sleep(TRAINS);
+        std::thread::sleep(plan.trains);
         let delivery = publisher.publish(&model, step, Instant::now())?;
         let is_taken = deliveries.blocking_send(delivery).is_ok();
         anyhow::ensure!(is_taken, "the rollout side takes weights to the end");

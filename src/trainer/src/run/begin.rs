@@ -67,6 +67,7 @@ impl Inputs {
         let device = setup::device(experiment)?;
         let chat = setup::chat(experiment)?;
         let tools = setup::tools(experiment)?;
+        setup::ready(&tools)?;
         let dialogues = Dialogues {
             prompts: setup::train_prompts(experiment, &chat, &tools)?,
             val: setup::val_prompts(experiment, &chat, &tools)?,

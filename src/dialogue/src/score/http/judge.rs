@@ -9,8 +9,8 @@ use regex::{Regex, RegexBuilder};
 use serde_json::{Value, json};
 
 use super::super::{Score, ScoreError, Scorer, Sees, Transcript, alternatives};
-use super::client::{Client, Target};
 use crate::generate::BoxFuture;
+use crate::http::{Client, Target};
 
 /// The scorer: 0 to 1, and `rating` as the judge said it.
 #[derive(Debug)]
@@ -32,13 +32,14 @@ impl Judge {
             return Err("options: pattern has no group; put the rating in parentheses".to_owned());
         }
         let client = Client::new(Target {
-            url: settings.url.clone(),
             key_env: settings.key_env.clone(),
             headers: settings.headers.clone(),
             retries: settings.retries,
             max_response_bytes: settings.max_response_bytes,
             timeout,
-        })?;
+            ..Target::new(&settings.url)
+        })
+        .map_err(|problem| format!("options: {problem}"))?;
         Ok(Self {
             sees,
             client,

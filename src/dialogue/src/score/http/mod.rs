@@ -3,7 +3,6 @@
 //! Limits hold for each attempt (time, bytes) and for their number; a server that is busy or broken is asked again. What a scorer
 //! sees goes out and nothing else: the messages of a dialogue, tool text in them, only with `sees: dialogue`.
 
-mod client;
 mod judge;
 
 use std::collections::BTreeMap;
@@ -14,9 +13,9 @@ use serde_json::{Value, json};
 
 pub use judge::Judge;
 
-use self::client::{Client, Target};
 use super::{Score, ScoreError, Scorer, Sees, Transcript};
 use crate::generate::BoxFuture;
+use crate::http::{Client, Target};
 
 /// Posts the dialogue, reads a number or an object with `score`.
 #[derive(Debug)]
@@ -29,13 +28,14 @@ impl Http {
     /// `timeout` is of one attempt. The error says what is missing.
     pub fn new(settings: &Settings, sees: Sees, timeout: Duration) -> Result<Self, String> {
         let client = Client::new(Target {
-            url: settings.url.clone(),
             key_env: settings.key_env.clone(),
             headers: settings.headers.clone(),
             retries: settings.retries,
             max_response_bytes: settings.max_response_bytes,
             timeout,
-        })?;
+            ..Target::new(&settings.url)
+        })
+        .map_err(|problem| format!("options: {problem}"))?;
         Ok(Self { sees, client })
     }
 

@@ -168,7 +168,7 @@ const ESTIMATORS: Choices = choice(&crate::estimators::NAMES, &[]);
 /// `vllm` and `sglang` are known to the typed experiment; a rule warns about them.
 const ENGINES: Choices = choice(&["embedded", "vllm", "sglang"], &["trtllm", "hf"]);
 const TOOL_FORMATS: Choices = choice(
-    &["hermes"],
+    &["hermes", "llama3_json", "react"],
     &[
         "gpt-oss",
         "qwen3_coder",

@@ -1,0 +1,258 @@
+//! Code that a model wrote, run by Python in a sandbox.
+//!
+//! ```text
+//!  execute ─► a sandbox that waits ─► code in, prints out, mark ─► text
+//! ```
+//! A call has a sandbox for itself as long as it runs, and leaves nothing in it: code runs in a child forked from a Python that has
+//! run nothing, and after it all processes are killed and all files removed. With `process: dialogue` each dialogue has a sandbox
+//! whose variables stay from call to call. There is no network and no file but a scratch folder in memory; memory, CPU,
+//! processes, output and time are bounded. Where the machine allows no sandbox nothing runs, unless `sandbox: none` says so.
+
+mod session;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use self::session::{Launch, Session};
+use super::config::{take_count, typed};
+use super::{
+    Declared, InstanceId, Parameters, Tool, ToolError, ToolKwargs, ToolLimits, ToolOutcome,
+    ToolSchema,
+};
+use crate::generate::BoxFuture;
+use crate::process::OfDialogues;
+
+/// Of the code, when the YAML does not say.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// A sandbox with Python in it may take as long to be ready, on a machine that is busy.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// A sandbox is replaced after as many, whatever may have gathered in it.
+const CALLS_OF_SANDBOX: u64 = 1000;
+/// A dialogue's Python may use as many times the CPU of a call.
+const CALLS_OF_DIALOGUE: u64 = 100;
+
+/// How long a sandbox lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Life {
+    #[default]
+    Call,
+    Dialogue,
+}
+
+/// Which sandbox is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Wish {
+    #[default]
+    Auto,
+    Namespaces,
+    Bubblewrap,
+    None,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    /// The interpreter; what is installed for it can be imported.
+    python: String,
+    sandbox: Wish,
+    process: Life,
+    env: BTreeMap<String, String>,
+    /// Folders that the code may read.
+    readable: Vec<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            python: "python3".to_owned(),
+            sandbox: Wish::Auto,
+            process: Life::Call,
+            env: BTreeMap::new(),
+            readable: Vec::new(),
+        }
+    }
+}
+
+/// The tool.
+#[derive(Debug)]
+pub struct Python {
+    options: Options,
+    limits: sandbox::Limits,
+    max_output_bytes: usize,
+    timeout: Duration,
+    /// The one text argument that is the code.
+    parameter: String,
+    launch: OnceLock<Result<Arc<Launch>, String>>,
+    /// In which nothing is left of any code.
+    waiting: Mutex<Vec<Session>>,
+    dialogues: OfDialogues<Session>,
+}
+
+impl Python {
+    pub fn new(declared: &Declared<'_>) -> Result<Self, String> {
+        let mut config = declared.config.clone();
+        let mut count = |key: &str, low, high, otherwise| {
+            Ok::<u64, String>(take_count(&mut config, key, low, high)?.unwrap_or(otherwise))
+        };
+        let memory_mb = count("memory_mb", 64, 1 << 20, 512)?;
+        let scratch_mb = count("scratch_mb", 1, 1 << 20, 64)?;
+        let processes = count("processes", 1, 4096, 32)?;
+        let max_output_bytes = count("max_output_bytes", 100, 1 << 30, 1 << 16)? as usize;
+        let options: Options = typed(&config)?;
+        if let Some(path) = options.readable.iter().find(|path| !path.is_absolute()) {
+            return Err(format!(
+                "`config.readable` names {}; expected full paths",
+                path.display()
+            ));
+        }
+        let timeout = declared.limits.timeout.unwrap_or(TIMEOUT);
+        let calls = match options.process {
+            Life::Call => 1,
+            Life::Dialogue => CALLS_OF_DIALOGUE,
+        };
+        let cpu_s = (timeout.as_secs_f64().ceil() as u64).clamp(1, 1 << 20) + 1;
+        Ok(Self {
+            limits: sandbox::Limits {
+                memory_bytes: memory_mb << 20,
+                scratch_bytes: scratch_mb << 20,
+                processes,
+                cpu_s: cpu_s * calls,
+            },
+            options,
+            max_output_bytes,
+            timeout,
+            parameter: parameter(declared.schema)?,
+            launch: OnceLock::new(),
+            waiting: Mutex::default(),
+            dialogues: OfDialogues::default(),
+        })
+    }
+
+    /// The schema used when the YAML gives none: `python(code)`.
+    pub fn schema() -> ToolSchema {
+        ToolSchema::function(
+            "python",
+            "Run Python code. What it prints is the answer, and the value of its last expression.",
+            &[("code", "string", "For example print(2**10).")],
+        )
+    }
+
+    fn launch(&self) -> Result<Arc<Launch>, String> {
+        self.launch
+            .get_or_init(|| Launch::new(&self.options, self.limits).map(Arc::new))
+            .clone()
+    }
+
+    /// One that waits, else a new one.
+    async fn take(&self) -> Result<Session, String> {
+        let launch = self.launch()?;
+        loop {
+            let next = self.waiting().pop();
+            let Some(mut session) = next else {
+                let mut session = launch.start(self.max_output_bytes)?;
+                session.be_ready(START_LIMIT).await?;
+                return Ok(session);
+            };
+            // It may have died in its sleep.
+            if session.is_alive() {
+                return Ok(session);
+            }
+        }
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
+        self.waiting
+            .lock()
+            .expect("nothing panics while it holds the lock")
+    }
+
+    async fn run(&self, instance: &InstanceId, code: &str) -> Result<ToolOutcome, ToolError> {
+        match self.options.process {
+            Life::Call => {
+                let mut session = self.take().await.map_err(ToolError::Failed)?;
+                let outcome = session.run(code, self.timeout).await;
+                if session.is_whole() && session.calls() < CALLS_OF_SANDBOX {
+                    self.waiting().push(session);
+                }
+                outcome
+            }
+            Life::Dialogue => {
+                let place = self.dialogues.place(instance);
+                // One call of a dialogue after the other.
+                let mut place = place.lock().await;
+                let mut session = match place.take() {
+                    Some(session) => session,
+                    None => self.take().await.map_err(ToolError::Failed)?,
+                };
+                let outcome = session.run(code, self.timeout).await;
+                if session.is_whole() {
+                    *place = Some(session);
+                    return outcome;
+                }
+                let lost = "; what it had defined is lost";
+                outcome.map_err(|error| match error {
+                    ToolError::Failed(text) => ToolError::Failed(text + lost),
+                    ToolError::TimedOut(text) => ToolError::TimedOut(text + lost),
+                })
+            }
+        }
+    }
+}
+
+/// The parameter that is the code: the only one, or `code`.
+fn parameter(schema: &ToolSchema) -> Result<String, String> {
+    let properties = schema.value()["function"]["parameters"]["properties"].as_object();
+    let names: Vec<&String> = properties.into_iter().flat_map(|all| all.keys()).collect();
+    match names.as_slice() {
+        [only] => Ok((*only).clone()),
+        names if names.iter().any(|name| *name == "code") => Ok("code".to_owned()),
+        _ => Err("tool_schema has no parameter `code`, and not one parameter alone".to_owned()),
+    }
+}
+
+impl Tool for Python {
+    fn execute<'a>(
+        &'a self,
+        instance: &'a InstanceId,
+        parameters: &'a Parameters,
+        _: &'a ToolKwargs,
+    ) -> BoxFuture<'a, Result<ToolOutcome, ToolError>> {
+        Box::pin(async move {
+            let code = parameters
+                .get(&self.parameter)
+                .and_then(serde_json::Value::as_str)
+                .ok_or_else(|| {
+                    ToolError::Failed(format!("parameter \"{}\" is missing", self.parameter))
+                })?;
+            self.run(instance, code).await
+        })
+    }
+
+    fn limits(&self, given: ToolLimits) -> ToolLimits {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        ToolLimits {
+            concurrency: given.concurrency.or(Some(processors)),
+            // Its own time-out tells what was printed until then.
+            timeout: Some(self.timeout + START_LIMIT),
+            ..given
+        }
+    }
+
+    fn keeps_state(&self) -> bool {
+        self.options.process == Life::Dialogue
+    }
+
+    fn ready(&self) -> Result<Option<String>, String> {
+        self.launch().map(|launch| Some(launch.describe()))
+    }
+
+    fn release(&self, instance: &InstanceId, _: &ToolKwargs) {
+        self.dialogues.remove(instance);
+    }
+}
