@@ -13,6 +13,17 @@ pub(super) fn typed<T: DeserializeOwned>(config: &Parameters) -> Result<T, Strin
         .map_err(|error| format!("config: {error}"))
 }
 
+/// Of a class that takes its keys one by one: no key is passed over.
+pub(super) fn only(config: &Parameters, known: &[&str]) -> Result<(), String> {
+    match config.keys().find(|key| !known.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => Err(format!(
+            "there is no `config.{key}`; expected {}",
+            [known, &super::ToolLimits::KEYS].concat().join(", ")
+        )),
+    }
+}
+
 /// A whole number from `low` to `high`, taken out; None: not given.
 pub(super) fn take_count(
     config: &mut Parameters,

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use serde_json::Value;
 
+use super::config::only;
 use super::{InstanceId, Parameters, Tool, ToolError, ToolKwargs, ToolOutcome, ToolSchema};
 use crate::generate::BoxFuture;
 
@@ -37,6 +38,7 @@ impl Guess {
 
     /// From `config: {low: 1, high: 31}`; `low` is 1 when absent.
     pub fn from_config(config: &Parameters) -> Result<Self, String> {
+        only(config, &["low", "high"])?;
         let low = whole(config, "low")?.unwrap_or(1);
         let high = whole(config, "high")?.ok_or("`config.high` is missing")?;
         if low > high {

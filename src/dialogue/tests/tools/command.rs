@@ -272,3 +272,30 @@ fn what_is_wrong_with_a_command_is_said() {
         assert!(error.starts_with("t.yaml:1: tools[0]"), "{error}");
     }
 }
+
+#[test]
+fn no_key_of_a_config_is_passed_over() {
+    for (class, config, expected) in [
+        (
+            "calculator",
+            "{decimal: 2}",
+            "there is no `config.decimal`; expected decimals, concurrency, timeout, cache",
+        ),
+        (
+            "guess",
+            "{high: 9, lo: 1}",
+            "there is no `config.lo`; expected low, high, concurrency, timeout, cache",
+        ),
+        ("python", "{memory: 1}", "unknown field `memory`"),
+        ("search", "{corpora: x}", "unknown field `corpora`"),
+    ] {
+        let text = format!("tools: [{{class_name: {class}, config: {config}}}]");
+        let error = ToolRegistry::parse(&text, "t.yaml", &ToolClasses::default())
+            .expect_err("refused")
+            .to_string();
+        assert!(error.contains(expected), "{class}: {error}");
+    }
+    let limits = "{type: native, timeout: 1s, concurrency: 2, cache: 3, decimals: 2}";
+    let text = format!("tools: [{{class_name: calculator, config: {limits}}}]");
+    ToolRegistry::parse(&text, "t.yaml", &ToolClasses::default()).expect("all of them known");
+}

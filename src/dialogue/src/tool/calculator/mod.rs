@@ -11,6 +11,7 @@ use num_bigint::BigInt;
 use num_rational::Ratio;
 use serde_json::Value;
 
+use super::config::only;
 use super::{InstanceId, Parameters, Tool, ToolError, ToolKwargs, ToolOutcome, ToolSchema};
 use crate::generate::BoxFuture;
 
@@ -35,6 +36,7 @@ impl Calculator {
 
     /// From `config: {decimals: N}`.
     pub fn from_config(config: &Parameters) -> Result<Self, String> {
+        only(config, &["decimals"])?;
         let decimals = match config.get("decimals") {
             None | Some(Value::Null) => None,
             Some(value) => Some(
