@@ -7,17 +7,25 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A room and the rooms of ours that it may use.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("bandit", &[]),
     ("evaluation", &[]),
     ("sandbox", &[]),
+    ("gguf", &[]),
     ("runlog", &[]),
     ("experiment", &["bandit"]),
     ("nccl-rs", &[]),
     ("dialogue", &["experiment", "sandbox"]),
     (
         "lathe",
-        &["bandit", "evaluation", "runlog", "experiment", "dialogue"],
+        &[
+            "bandit",
+            "evaluation",
+            "gguf",
+            "runlog",
+            "experiment",
+            "dialogue",
+        ],
     ),
     (
         "trainer",

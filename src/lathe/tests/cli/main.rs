@@ -13,6 +13,7 @@ mod golden;
 mod harness;
 mod interrupt;
 mod launching;
+mod model;
 mod run;
 mod runs;
 mod screen;
