@@ -140,11 +140,19 @@ fn trunk(
         let input = rms_norm(&hidden, &layer.input_norm, config.rms_norm_eps);
         let qkv = layer.qkv.forward(&input);
         let turned_heads = heads + kv_heads;
-        let turned = turn(
-            &qkv.narrow(1, 0, turned_heads * head_dim)
-                .view([count, turned_heads, head_dim]),
-            &rotary,
-        );
+        let mut turning =
+            qkv.narrow(1, 0, turned_heads * head_dim)
+                .view([count, turned_heads, head_dim]);
+        if let Some([of_query, of_key]) = &layer.head_norms {
+            let normed = |from: i64, heads: i64, weight: &Tensor| {
+                rms_norm(&turning.narrow(1, from, heads), weight, config.rms_norm_eps)
+            };
+            turning = Tensor::cat(
+                &[normed(0, heads, of_query), normed(heads, kv_heads, of_key)],
+                1,
+            );
+        }
+        let turned = turn(&turning, &rotary);
         let value = qkv
             .narrow(1, turned_heads * head_dim, kv_heads * head_dim)
             .view([count, kv_heads, head_dim]);

@@ -44,6 +44,8 @@ pub(super) struct Layer {
     pub input_norm: Tensor,
     /// \[(heads + 2 kv heads) · D, H\]
     pub qkv: Linear,
+    /// Of q and k, each \[D\].
+    pub head_norms: Option<[Tensor; 2]>,
     pub output: Linear,
     pub post_norm: Tensor,
     /// \[2 I, H\]
@@ -81,6 +83,9 @@ impl WeightBuffer {
             .map(|_| Layer {
                 input_norm: Tensor::zeros([hidden], options),
                 qkv: Linear::new(qkv, hidden, config.qkv_bias, options),
+                head_norms: config
+                    .head_norms
+                    .then(|| [(); 2].map(|()| Tensor::zeros([config.head_dim], options))),
                 output: Linear::new(hidden, q, config.output_bias, options),
                 post_norm: Tensor::zeros([hidden], options),
                 gate_up: Linear::new(2 * inner, hidden, config.mlp_bias, options),
@@ -156,10 +161,15 @@ impl WeightBuffer {
             part(&layer.gate_up, "mlp.gate_proj", 0, inner);
             part(&layer.gate_up, "mlp.up_proj", inner, inner);
             part(&layer.down, "mlp.down_proj", 0, hidden);
-            for (name, tensor) in [
+            let of_heads = layer.head_norms.iter().flatten();
+            let of_heads = ["self_attn.q_norm", "self_attn.k_norm"]
+                .into_iter()
+                .zip(of_heads);
+            let of_rows = [
                 ("input_layernorm", &layer.input_norm),
                 ("post_attention_layernorm", &layer.post_norm),
-            ] {
+            ];
+            for (name, tensor) in of_rows.into_iter().chain(of_heads) {
                 views.push((
                     format!("model.layers.{at}.{name}.weight"),
                     tensor.shallow_clone(),

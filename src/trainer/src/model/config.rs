@@ -1,4 +1,4 @@
-//! `config.json` of a Hugging Face model: what this crate needs of it, checked. Qwen2/Qwen2.5 and Llama-3, as transformers 4
+//! `config.json` of a Hugging Face model: what this crate needs of it, checked. Qwen2/Qwen2.5, Qwen3 and Llama-3, as transformers 4
 //! (`rope_theta`, `rope_scaling`, `torch_dtype`) and transformers 5 (`rope_parameters`, `dtype`) write them.
 //! The file's other keys are kept, so that a saved model carries them on.
 
@@ -12,6 +12,8 @@ use tch::Kind;
 pub enum Architecture {
     /// Qwen2 and Qwen2.5: biases on q, k and v.
     Qwen2,
+    /// Qwen3 (dense): each head's query and key are normed before they are turned.
+    Qwen3,
     /// Llama 2 and 3.
     Llama,
 }
@@ -20,6 +22,7 @@ impl Architecture {
     fn model_type(self) -> &'static str {
         match self {
             Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
             Self::Llama => "llama",
         }
     }
@@ -27,6 +30,7 @@ impl Architecture {
     fn class_prefix(self) -> &'static str {
         match self {
             Self::Qwen2 => "Qwen2",
+            Self::Qwen3 => "Qwen3",
             Self::Llama => "Llama",
         }
     }
@@ -71,6 +75,8 @@ pub struct ModelConfig {
     pub num_kv_heads: i64,
     pub head_dim: i64,
     pub qkv_bias: bool,
+    /// RMS norms over each head of q and k.
+    pub head_norms: bool,
     pub output_bias: bool,
     pub mlp_bias: bool,
     pub tie_word_embeddings: bool,
@@ -229,8 +235,9 @@ impl ModelConfig {
         };
         let architecture = match top.get("model_type").and_then(Value::as_str) {
             Some("qwen2") => Architecture::Qwen2,
+            Some("qwen3") => Architecture::Qwen3,
             Some("llama") => Architecture::Llama,
-            _ => return Err(top.invalid("model_type", "qwen2 or llama")),
+            _ => return Err(top.invalid("model_type", "qwen2, qwen3 or llama")),
         };
         let head = match top
             .get("architectures")
@@ -263,6 +270,8 @@ impl ModelConfig {
         }
         let head_dim = match top.optional_integer("head_dim")? {
             Some(head_dim) => head_dim,
+            // transformers' default for this family.
+            None if architecture == Architecture::Qwen3 => 128,
             None if hidden_size % num_heads == 0 => hidden_size / num_heads,
             None => {
                 return Err(top.invalid(
@@ -276,7 +285,7 @@ impl ModelConfig {
         }
         let attention_bias = match architecture {
             Architecture::Qwen2 => true,
-            Architecture::Llama => top.flag("attention_bias", false)?,
+            Architecture::Qwen3 | Architecture::Llama => top.flag("attention_bias", false)?,
         };
         let (rope_theta, rope_scaling) = rope(&top)?;
         Ok(Self {
@@ -290,9 +299,10 @@ impl ModelConfig {
             num_kv_heads,
             head_dim,
             qkv_bias: attention_bias,
-            output_bias: attention_bias && architecture == Architecture::Llama,
+            head_norms: architecture == Architecture::Qwen3,
+            output_bias: attention_bias && architecture != Architecture::Qwen2,
             mlp_bias: architecture == Architecture::Llama && top.flag("mlp_bias", false)?,
-            // Both families' transformers classes default to false.
+            // All families' transformers classes default to false.
             tie_word_embeddings: top.flag("tie_word_embeddings", false)?,
             rms_norm_eps: top.optional_number("rms_norm_eps")?.unwrap_or(1e-6),
             rope_theta,
@@ -370,6 +380,12 @@ impl ModelConfig {
             for norm in ["input_layernorm", "post_attention_layernorm"] {
                 shapes.push((format!("model.layers.{layer}.{norm}.weight"), vec![hidden]));
             }
+            for norm in ["self_attn.q_norm", "self_attn.k_norm"] {
+                if self.head_norms {
+                    let name = format!("model.layers.{layer}.{norm}.weight");
+                    shapes.push((name, vec![self.head_dim]));
+                }
+            }
         }
         shapes.push(("model.norm.weight".to_owned(), vec![hidden]));
         match self.head {
@@ -430,13 +446,13 @@ fn refuse_sliding_window(top: &Reader, architecture: Architecture) -> Result<(),
         ));
     }
     let in_use = match architecture {
-        Architecture::Qwen2 => top.flag("use_sliding_window", false)?,
+        Architecture::Qwen2 | Architecture::Qwen3 => top.flag("use_sliding_window", false)?,
         Architecture::Llama => top.get("sliding_window").is_some(),
     };
     if in_use {
         return Err(top.invalid(
             match architecture {
-                Architecture::Qwen2 => "use_sliding_window",
+                Architecture::Qwen2 | Architecture::Qwen3 => "use_sliding_window",
                 Architecture::Llama => "sliding_window",
             },
             "none: sliding-window attention is not implemented",
@@ -571,7 +587,7 @@ mod tests {
         }
         assert_eq!(
             parse(r#"{"model_type":"mamba"}"#).unwrap_err(),
-            r#"m/config.json: model_type is "mamba"; expected qwen2 or llama"#
+            r#"m/config.json: model_type is "mamba"; expected qwen2, qwen3 or llama"#
         );
     }
 

@@ -193,8 +193,17 @@ impl Transformer {
         );
         let project =
             |name: &str, count: i64| heads(self.linear(layer, name).forward(&input), count);
-        let query = rotary.turn(&project("self_attn.q_proj", config.num_heads));
-        let key = rotary.turn(&project("self_attn.k_proj", config.num_kv_heads));
+        let normed = |rows: Tensor, name: &str| {
+            if config.head_norms {
+                self.norm(&rows, &format!("model.layers.{layer}.{name}.weight"))
+            } else {
+                rows
+            }
+        };
+        let query = project("self_attn.q_proj", config.num_heads);
+        let query = rotary.turn(&normed(query, "self_attn.q_norm"));
+        let key = project("self_attn.k_proj", config.num_kv_heads);
+        let key = rotary.turn(&normed(key, "self_attn.k_norm"));
         let value = project("self_attn.v_proj", config.num_kv_heads);
         let attended = plan.attend(&query, &key, &value);
         let rows = rows + self.linear(layer, "self_attn.o_proj").forward(&attended);

@@ -1,4 +1,4 @@
-//! What the integration tests share: the two small models and the numbers transformers gives for them.
+//! What the integration tests share: the three small models and the numbers transformers gives for them.
 
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
@@ -11,7 +11,7 @@ use tch::{Device, Kind, Tensor};
 use trainer::model::packed::PackedBatch;
 use trainer::model::parameters::Parameters;
 
-pub const MODELS: [&str; 2] = ["tiny-qwen2-tied", "tiny-llama-rope3"];
+pub const MODELS: [&str; 3] = ["tiny-qwen2-tied", "tiny-llama-rope3", "tiny-qwen3"];
 
 pub fn directory(model: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
