@@ -10,7 +10,7 @@ use runlog::state::RunState;
 use super::table::csv_cell;
 
 /// Metrics that a picture of a run shows when none is named: words of [`runlog::filter::ALIASES`], those that the run has.
-const USUAL: [&str; 12] = [
+const USUAL: [&str; 15] = [
     "reward",
     "score",
     "kl",
@@ -23,6 +23,9 @@ const USUAL: [&str; 12] = [
     "staleness",
     "sync",
     "throughput",
+    "gpu",
+    "gpu_memory",
+    "memory",
 ];
 
 /// Fewer points than this are not smoothed: the average of a handful of evaluations would only lag behind them.

@@ -1,7 +1,9 @@
 //! The end of a run in a screenful: what improved, where time went, whether every sync was proved, where it lies.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use runlog::alarms::{Alarms, Limits};
 use runlog::event::Lane;
 use runlog::state::{Percentiles, RunState, Series};
 
@@ -217,6 +219,19 @@ fn alarms(lines: &mut Vec<String>, state: &RunState, bad_lines: u64, terminal: T
             .step
             .map_or(String::new(), |step| format!(" at step {step}"));
         lines.push(format!("    {}{step}: {}", alarm.name, alarm.message));
+    }
+    let mut seen = Alarms::new(Limits::default());
+    seen.follow(state);
+    let found: BTreeSet<&str> = (seen.active().iter().chain(seen.past()))
+        .map(|finding| finding.name)
+        .collect();
+    if !found.is_empty() {
+        let names: Vec<String> = found
+            .into_iter()
+            .map(|name| name.replace('_', " "))
+            .collect();
+        let text = terminal.paint(Role::Caution, &names.join(", "));
+        lines.push(labelled("seen in curves", &text));
     }
     if state.missing_events > 0 || bad_lines > 0 {
         let text = format!(

@@ -459,14 +459,17 @@ impl Driver {
 
     /// Writes what was sent to the clipboard to a file that holds the newest copy alone, and says where.
     fn write_copied(&mut self, text: &str, what: &str) {
-        let sent = format!("{what}: sent to the terminal's clipboard (OSC 52)");
+        let sent = format!("sent to the terminal's clipboard (OSC 52): {what}");
         let notice = match &self.copied_file {
             _ if self.app.shared.is_read_only => {
                 Notice::good(format!("{sent}; to no file: read-only"))
             }
             None => Notice::good(format!("{sent}; to no file: there is no home directory")),
             Some(path) => match copy_to(path, text) {
-                Ok(()) => Notice::good(format!("{sent} and written to {}", path.display())),
+                Ok(()) => {
+                    let path = from_home(path);
+                    Notice::good(format!("{path}: written there and {sent}"))
+                }
                 Err(error) => Notice::caution(format!("{sent}; to no file: {error}")),
             },
         };
@@ -495,6 +498,16 @@ impl Driver {
             .collect();
         self.watching.set("theme", &files);
     }
+}
+
+/// `~/.local/state/lathe/copied.txt`
+fn from_home(path: &Path) -> String {
+    let inside =
+        std::env::home_dir().and_then(|home| path.strip_prefix(home).ok().map(PathBuf::from));
+    inside.map_or_else(
+        || path.display().to_string(),
+        |inside| format!("~/{}", inside.display()),
+    )
 }
 
 /// Readable by its owner alone: dialogues may be private.

@@ -171,7 +171,12 @@ pub fn write(app: &mut App, kind: Kind) -> Vec<Effect> {
                 .map_err(|error| format!("{}: {error}", directory.display()))
         });
         match written {
-            Ok(path) => Message::Notice(Notice::good(format!("wrote {}", path.display()))),
+            Ok(path) => {
+                // The name first: the folder is known, and may be long.
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let folder = directory.display();
+                Message::Notice(Notice::good(format!("wrote {name} in {folder}")))
+            }
             Err(reason) => Message::Problem(Problem::new("It was not written", reason, "")),
         }
     })]

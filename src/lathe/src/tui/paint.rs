@@ -12,7 +12,7 @@ use std::io::Write;
 use ratatui::buffer::Cell;
 use ratatui::layout::Size;
 use ratatui::style::{Color, Modifier};
-use unicode_width::UnicodeWidthChar;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// From this many blanks on, erasing is shorter than writing them.
 const LEAST_ERASED: u16 = 6;
@@ -95,7 +95,13 @@ impl Painter {
         for (x, y, cell) in changed {
             if x < size.width && y < size.height {
                 let index = self.index(x, y);
+                self.tear(x, y, out);
                 self.shown[index] = cell.clone();
+                // A symbol of two columns stands in both: what stood in the second is gone, and is never told of.
+                let end = usize::from(size.width - x).min(UnicodeWidthStr::width(cell.symbol()));
+                for covered in 1..end {
+                    self.shown[index + covered].set_symbol("");
+                }
                 places.push((x, y));
             }
         }
@@ -108,6 +114,29 @@ impl Painter {
             }
         }
         set_look(look, Look::PLAIN, out);
+    }
+
+    /// A symbol of two columns of which one is about to change is taken away first: what terminals leave of its other half,
+    /// and in which look, differs. Nothing is set yet, so blanks are plain.
+    fn tear(&mut self, x: u16, y: u16, out: &mut Vec<u8>) {
+        let is_wide = |symbol: &str| UnicodeWidthStr::width(symbol) > 1;
+        let first = match self.cell(x, y).symbol() {
+            "" if x > 0 => x - 1,
+            symbol if is_wide(symbol) => x,
+            _ => return,
+        };
+        let columns = UnicodeWidthStr::width(self.cell(first, y).symbol()) as u16;
+        let end = (first + columns).min(self.size.width);
+        if columns < 2 || end <= x {
+            return;
+        }
+        self.go(first, y, Look::PLAIN, out);
+        for at in first..end {
+            out.push(b' ');
+            let index = self.index(at, y);
+            self.shown[index] = Cell::EMPTY;
+        }
+        self.at = (end < self.size.width).then_some((end, y));
     }
 
     fn index(&self, x: u16, y: u16) -> usize {
@@ -420,15 +449,22 @@ mod tests {
 
     fn frame(before: &Buffer, writing: &[(u16, u16, String, Style)]) -> Buffer {
         let mut buffer = before.clone();
-        for (x, y, text, style) in writing {
-            // Half of a wide symbol has no meaning: those have rows and places of their own.
-            let is_wide = text.starts_with('日');
-            let (x, y) = if is_wide {
-                (x / 4 * 4, 4 + y % 2)
-            } else {
-                (*x, y % 4)
-            };
-            buffer.set_string(x, y, text, *style);
+        let is_wide = |text: &str| text.starts_with('日');
+        for (x, y, text, style) in writing.iter().filter(|(_, _, text, _)| !is_wide(text)) {
+            buffer.set_string(*x, *y, text, *style);
+        }
+        // Half of a symbol of two columns has no meaning: one that was written over is gone.
+        for y in 0..HEIGHT {
+            for x in 0..WIDTH {
+                let next = (x + 1 < WIDTH).then(|| buffer[(x + 1, y)].symbol().to_owned());
+                let cell = &mut buffer[(x, y)];
+                if UnicodeWidthStr::width(cell.symbol()) == 2 && next.as_deref() != Some(" ") {
+                    cell.reset();
+                }
+            }
+        }
+        for (x, y, text, style) in writing.iter().filter(|(_, _, text, _)| is_wide(text)) {
+            buffer.set_string(x / 4 * 4, *y, text, *style);
         }
         buffer
     }

@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::latch::{At, Latch, Look, Window, median};
 use super::reward::{Reward, mean};
 use super::thresholds::{
-    ALL_EQUAL, CLIP, ENTROPY, KL, KL_FLOOR_NATS, LENGTH, LENGTH_GRACE_STEPS, MOST_HISTORY,
-    NON_FINITE, SYNC, SYNC_FLOOR_MS,
+    ALL_EQUAL, CLIP, ENTROPY, KL, KL_FLOOR_NATS, KL_SURE_NATS, LENGTH, LENGTH_GRACE_STEPS,
+    MOST_HISTORY, NON_FINITE, SYNC, SYNC_FLOOR_MS,
 };
 use super::{Detector, Limits, Raised, Severity, Threshold, recording, short, stall};
 use crate::series::Series;
@@ -188,6 +188,13 @@ impl Detector for KlBlowUp {
                     look => look,
                 };
                 self.latch.take(look, at(series, i), &KL);
+            } else {
+                let look = if kl >= KL_SURE_NATS {
+                    Look::Bad
+                } else {
+                    Look::Good
+                };
+                self.latch.take(look, at(series, i), &KL);
             }
             if let Some(limit) = self.limit {
                 let look = if kl >= limit { Look::Bad } else { Look::Good };
@@ -210,6 +217,12 @@ impl Detector for KlBlowUp {
             return by_limit;
         }
         raised(&self.latch, name, Severity::Critical, || {
+            if self.before == 0.0 {
+                return format!(
+                    "{name} is {} nats; no policy that learns is so far off",
+                    short(self.last)
+                );
+            }
             format!(
                 "{name} is {} nats, {} times its level before ({})",
                 short(self.last),

@@ -413,3 +413,27 @@ fn numbers_have_three_digits() {
         assert_eq!(short(value), text);
     }
 }
+
+#[test]
+fn kl_that_no_policy_survives_is_told_before_its_level_is_known() {
+    let mut run = Run::new();
+    for _ in 0..12 {
+        run.step(&[]);
+    }
+    assert!(run.alarms.active().is_empty());
+    for kl in [6.5, 7.0, 8.0] {
+        run.step(&[("actor/ppo_kl", kl)]);
+    }
+    let found = run
+        .alarms
+        .active()
+        .iter()
+        .find(|finding| finding.name == "kl_blow_up");
+    let found = found.unwrap_or_else(|| panic!("{:?}", run.alarms.active()));
+    assert_eq!(found.since_step, 13);
+    assert!(
+        found.message.contains("actor/ppo_kl is 8.00 nats"),
+        "{}",
+        found.message
+    );
+}

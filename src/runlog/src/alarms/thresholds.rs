@@ -21,7 +21,8 @@ pub struct Threshold {
 pub const KL: Threshold = Threshold {
     name: "kl_blow_up",
     metrics: &["actor/kl_loss", "actor/reward_kl_penalty", "actor/ppo_kl"],
-    measure: "KL / median KL of the 32 steps before the rise; or KL / the guard's limit, when there is one, and then 1 raises",
+    measure: "KL / median KL of the 32 steps before the rise, until there are so many KL / 1 nat; or KL / the guard's limit, when \
+              there is one; and of those two 1 raises",
     raise: 5.0,
     clear: 2.0,
     raise_after: 3,
@@ -33,6 +34,10 @@ pub const KL: Threshold = Threshold {
 /// Below this a KL alarms only by a guard's limit: PPO recipes stop an epoch at 0.01 to 0.02 nats per token, and sampling
 /// noise of small batches is a tenth of that, of either sign.
 pub const KL_FLOOR_NATS: f64 = 0.05;
+
+/// This is too much whatever the level was, which is not known in a run's first steps: at one nat per token a token that the
+/// policy was sure of is e times less likely.
+pub const KL_SURE_NATS: f64 = 1.0;
 
 pub const ENTROPY: Threshold = Threshold {
     name: "entropy_collapse",

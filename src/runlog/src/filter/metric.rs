@@ -37,6 +37,7 @@ pub const ALIASES: &[(&str, &[&str])] = &[
         &["perf/throughput", "perf/generated_tokens_per_s"],
     ),
     ("gpu", &["gpu/0/utilization_percent"]),
+    ("gpu_memory", &["gpu/0/memory_used_bytes"]),
     ("memory", &["host/process_memory_bytes"]),
 ];
 

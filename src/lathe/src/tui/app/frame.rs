@@ -199,7 +199,10 @@ impl App {
         }
         if run.bad_lines > 0 {
             spans.push(Span::styled(
-                format!("  {} corrupt lines", run.bad_lines),
+                match run.bad_lines {
+                    1 => "  1 corrupt line".to_owned(),
+                    count => format!("  {count} corrupt lines"),
+                },
                 shared.style(Role::Caution),
             ));
         }
@@ -228,7 +231,7 @@ impl App {
         let mark = if replay.is_playing {
             glyphs.pick("▶", ">")
         } else {
-            glyphs.pick("⏸", "=")
+            glyphs.pick("⏸", "||")
         };
         let left = format!(
             "{mark} {}x  {} of {} ",

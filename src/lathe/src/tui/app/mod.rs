@@ -360,10 +360,13 @@ impl App {
         if self.shared.current.is_some() || !self.page.needs_run() {
             return Vec::new();
         }
-        let Some(entry) = self.shared.latest_run() else {
+        let under_cursor = self.pages.runs.chosen_entry(&self.shared);
+        let Some(entry) = under_cursor.or_else(|| self.shared.latest_run()) else {
             return Vec::new();
         };
-        let what = if entry.is_running() {
+        let what = if under_cursor.is_some() {
+            "the one under the cursor"
+        } else if entry.is_running() {
             "the running one"
         } else {
             "the newest"

@@ -177,7 +177,19 @@ impl App {
             .replay
             .as_ref()
             .and_then(|replay| next_after(replay.marks_ms.iter().copied(), replay.at_ms, by));
-        self.jump(target, "no mark there")
+        let mut effects = self.jump(target, "no mark there");
+        // At high speed it would be past the mark before it is seen.
+        if let Some(replay) = self
+            .shared
+            .replay
+            .as_mut()
+            .filter(|replay| replay.is_playing)
+            && target.is_some()
+        {
+            replay.is_playing = false;
+            effects.push(Effect::Replay(ReplayCommand::Pause));
+        }
+        effects
     }
 
     fn jump(&mut self, target: Option<f64>, otherwise: &str) -> Vec<Effect> {

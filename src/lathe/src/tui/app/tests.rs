@@ -95,6 +95,27 @@ fn in_a_replay_the_list_of_runs_stands_at_its_moment_and_tells_the_end_again_aft
 }
 
 #[test]
+fn a_page_that_needs_a_run_takes_the_one_under_the_cursor_of_the_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries = ["c", "b", "a"].map(|name| entry(folder.path(), name, Liveness::Finished));
+    let mut bench = Bench::default();
+    bench.act(listed(entries.to_vec()));
+    bench.press("1 j");
+    let chosen = bench
+        .app
+        .pages
+        .runs
+        .chosen_entry(&bench.app.shared)
+        .unwrap();
+    let chosen = chosen.key.clone();
+    assert_ne!(chosen, bench.app.shared.latest_run().unwrap().key);
+    bench.press("3");
+    assert_eq!(bench.app.shared.current, Some(chosen));
+    let notice = bench.app.shared.notice.clone().unwrap();
+    assert!(notice.text.contains("under the cursor"), "{notice:?}");
+}
+
+#[test]
 fn names_that_a_plain_terminal_cannot_show_keep_their_place() {
     let mut bench = Bench::default();
     bench.open_run("/project/runs/größe-模型", 5);

@@ -217,9 +217,20 @@ impl Viewport {
     ) -> Option<u64> {
         let to = match (self.crosshair, series) {
             (Some(x), Some(series)) => series.index_at(x, self.axis).map(|index| {
-                let last = series.len().saturating_sub(1);
-                let index = index.saturating_add_signed(by).min(last);
-                series.x(index, self.axis)
+                let x_of = |index: usize| series.x(index, self.axis);
+                let (mut index, from) = (index, x_of(index));
+                // Several samples of one step are one place: each move goes on to another x.
+                for _ in 0..by.unsigned_abs() {
+                    let here = x_of(index);
+                    let next = if by > 0 {
+                        (index..series.len()).find(|next| x_of(*next) > here)
+                    } else {
+                        (0..index).rev().find(|next| x_of(*next) < here)
+                    };
+                    let Some(next) = next else { break };
+                    index = next;
+                }
+                if by == 0 { from } else { x_of(index) }
             }),
             _ => None,
         };

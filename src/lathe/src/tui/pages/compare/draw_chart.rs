@@ -179,9 +179,23 @@ fn legend(
             ]
         })
         .collect();
-    entries
+    let lines = usize::from(area.height.saturating_sub(5)).max(1);
+    let hidden = entries.len().saturating_sub(lines * a_line);
+    let mut shown: Vec<Line<'static>> = entries
         .chunks(a_line)
-        .take(usize::from(area.height.saturating_sub(5)).max(1))
+        .take(lines)
         .map(|line| Line::from(line.concat()))
-        .collect()
+        .collect();
+    if hidden > 0
+        && let Some(last) = shown.last_mut()
+    {
+        let words = format!("  (+{hidden}: e)");
+        // Where the last run's name ends in blanks.
+        if let Some(blank) = last.spans.last_mut() {
+            let room = text::width(&blank.content).saturating_sub(words.len());
+            *blank = Span::raw(" ".repeat(room));
+        }
+        last.push_span(Span::styled(words, shared.style(Role::Caution)));
+    }
+    shown
 }

@@ -191,10 +191,14 @@ impl Picker {
                 .file_name()
                 .map(|name| name.to_string_lossy().into_owned())
         };
-        files
+        let is_named = |found: &Found| has(&name(found).unwrap_or_default());
+        let mut found: Vec<&Found> = files
             .iter()
-            .filter(|found| has(&name(found).unwrap_or_default()) || has(&found.about))
-            .collect()
+            .filter(|found| is_named(found) || has(&found.about))
+            .collect();
+        // What is called so comes before what only mentions it.
+        found.sort_by_key(|found| !is_named(found));
+        found
     }
 }
 

@@ -10,13 +10,15 @@ use crate::tui::shared::{Notice, Shared, Wish};
 impl Live {
     /// The run and series by which the crosshair moves: the focused panel's main curve.
     fn main_series<'s>(&self, shared: &'s Shared) -> Option<runlog::series::Series<'s>> {
-        let run = shared.current_run()?;
-        let names = self.panel(self.focused()?).names(&run.state);
-        // Step metrics are the finest; a panel of evaluations alone moves by evaluations.
-        names
-            .into_iter()
-            .filter_map(|name| run.state.series.get(name))
-            .max_by_key(|series| series.len())
+        let panel = self.panel(self.focused()?);
+        // The current run is first; one without any of these metrics leaves it to the next.
+        shared.shown_runs().into_iter().find_map(|(_, run)| {
+            // Step metrics are the finest; a panel of evaluations alone moves by evaluations.
+            let names = panel.names(&run.state).into_iter();
+            names
+                .filter_map(|name| run.state.series.get(name))
+                .max_by_key(|series| series.len())
+        })
     }
 
     pub(super) fn set_crosshair(&mut self, x: f64, shared: &mut Shared) {

@@ -201,11 +201,19 @@ fn draw_panel(
     let inside = inner(area);
     let note = about(live, panel, inside, shared);
     let note_rows = u16::from(!note.is_empty());
+    // How wide a plot is decides how its curves are cut, how high it is does not.
+    let mut view = view::view(live, panel, window, shared, inside);
+    let lines = if live.is_expanded {
+        legend_lines(&view, shared, inside, area.width)
+    } else {
+        Vec::new()
+    };
+    let above = lines.len() as u16;
     let plot = Rect {
-        height: inside.height.saturating_sub(note_rows),
+        y: inside.y + above,
+        height: inside.height.saturating_sub(above + note_rows),
         ..inside
     };
-    let mut view = view::view(live, panel, window, shared, plot);
     if note_rows > 0 && inside.height < ROOMY {
         // The note stands where the x labels do in the panels beside it.
         view.chart.x_labels = (String::new(), String::new());
@@ -227,7 +235,9 @@ fn draw_panel(
     title.push(Span::raw("  "));
     let used: usize = title.iter().map(Span::width).sum();
     let room = usize::from(area.width).saturating_sub(used + 3);
-    title.extend(legend(&view, shared, room));
+    if lines.is_empty() {
+        title.extend(legend(&view, shared, room));
+    }
     title.push(Span::raw(" "));
     let block = pane::block(shared, "", border).title(Line::from(title));
     frame.render_widget(block, area);
@@ -242,6 +252,11 @@ fn draw_panel(
         );
         return;
     }
+    let legend = Rect {
+        height: above,
+        ..inside
+    };
+    frame.render_widget(Paragraph::new(lines), legend);
     chart::draw(&view.chart, shared, frame.buffer_mut(), plot);
     if note_rows > 0 {
         let line = Rect::new(inside.x, inside.bottom() - 1, inside.width, 1);
@@ -274,12 +289,38 @@ fn about(live: &Live, panel: &super::panels::Panel, inside: Rect, shared: &Share
         .unwrap_or_default()
 }
 
-/// Names and values of the curves, as many as fit, and how many do not.
-fn legend(view: &View, shared: &Shared, room: usize) -> Vec<Span<'static>> {
-    let unicode = shared.glyphs.unicode;
+/// The legend of a panel that fills the page, in lines above its curves: every curve can be read. Empty: the title has room for
+/// all of them, or the panel is too low.
+fn legend_lines(view: &View, shared: &Shared, inside: Rect, columns: u16) -> Vec<Line<'static>> {
+    let width = |entry: &Vec<Span<'_>>| entry.iter().map(Span::width).sum::<usize>();
+    let entries = legend_entries(view, shared);
+    let all: usize = entries.iter().map(width).sum();
+    // What the title may hold beside the panel's name.
+    if all + 20 <= usize::from(columns) || inside.height < 8 {
+        return Vec::new();
+    }
+    let room = usize::from(inside.width);
+    let mut lines: Vec<Vec<Span<'static>>> = vec![Vec::new()];
+    for entry in entries {
+        let last = lines.last_mut().expect("one at least");
+        if last.is_empty() || width(last) + width(&entry) <= room + 2 {
+            last.extend(entry);
+        } else {
+            lines.push(entry);
+        }
+    }
+    let most = usize::from(inside.height / 2);
+    if lines.len() > most {
+        lines.truncate(most);
+        let words = Span::styled("and more", shared.style(Role::Muted));
+        *lines.last_mut().expect("some") = vec![words];
+    }
+    lines.into_iter().map(Line::from).collect()
+}
+
+fn legend_entries(view: &View, shared: &Shared) -> Vec<Vec<Span<'static>>> {
     let is_single = view.legend.len() == 1 && shared.shown_runs().len() < 2;
-    let entries: Vec<Vec<Span<'static>>> = view
-        .legend
+    view.legend
         .iter()
         .enumerate()
         .map(|(at, entry)| {
@@ -291,7 +332,13 @@ fn legend(view: &View, shared: &Shared, room: usize) -> Vec<Span<'static>> {
             };
             legend_entry(entry, is_single, unit, shared)
         })
-        .collect();
+        .collect()
+}
+
+/// Names and values of the curves, as many as fit, and how many do not.
+fn legend(view: &View, shared: &Shared, room: usize) -> Vec<Span<'static>> {
+    let unicode = shared.glyphs.unicode;
+    let entries = legend_entries(view, shared);
     let width = |entry: &Vec<Span<'_>>| entry.iter().map(Span::width).sum::<usize>();
     let more = |count: usize| format!("+{count}");
     let all: usize = entries.iter().map(width).sum();

@@ -8,7 +8,7 @@
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use crate::tui::shared::Shared;
+use crate::tui::shared::{MOST_OPEN, Shared};
 use crate::tui::theme::Role;
 use crate::tui::widgets::chart::Look;
 use crate::tui::widgets::text;
@@ -18,7 +18,7 @@ const AROUND: usize = 5;
 
 /// Rows above the panels.
 pub fn rows(shared: &Shared, area: Rect) -> u16 {
-    u16::from(shared.shown_runs().len() > 1 && area.height >= 10)
+    u16::from(shared.shown_runs().len() > 1 && area.height >= 7)
 }
 
 pub fn line(shared: &Shared, columns: u16) -> Line<'static> {
@@ -33,7 +33,12 @@ pub fn line(shared: &Shared, columns: u16) -> Line<'static> {
             _ => (text::printable(&run.key.name()), String::new()),
         })
         .collect();
-    let room = usize::from(columns).saturating_sub(1 + AROUND * names.len());
+    let undrawn = match shared.marked.len().saturating_sub(MOST_OPEN) {
+        0 => String::new(),
+        count => format!("+{count} marked, not drawn"),
+    };
+    let room =
+        usize::from(columns).saturating_sub(1 + AROUND * names.len() + text::width(&undrawn));
     let unicode = shared.glyphs.unicode;
     let mut spans = vec![Span::raw(" ")];
     for ((color, _), name) in runs.iter().zip(within(&names, room, unicode)) {
@@ -44,6 +49,7 @@ pub fn line(shared: &Shared, columns: u16) -> Line<'static> {
             shared.style(Role::Title),
         ));
     }
+    spans.push(Span::styled(undrawn, shared.style(Role::Caution)));
     Line::from(spans)
 }
 

@@ -359,7 +359,7 @@ fn a_title_without_room_says_how_many_curves_it_leaves_out() {
     let mut bench = live(40);
     bench.press("e");
     let title = |bench: &mut Bench, columns| {
-        let screen = bench.screen(columns, 12);
+        let screen = bench.screen(columns, 9);
         screen.lines().nth(1).unwrap().to_owned()
     };
     let wide = title(&mut bench, 80);
@@ -436,4 +436,43 @@ fn the_crosshair_stays_in_view_when_the_view_is_moved() {
         "{:?}",
         bench.app.shared.step
     );
+}
+
+#[test]
+fn an_expanded_panel_reads_every_curve_at_the_crosshair() {
+    let mut bench = live(40);
+    // Utilisation: a GPU, the host and the process.
+    bench.press("l l e c");
+    let screen = bench.screen(60, 24);
+    for name in ["gpu/0", "cpu_percent", "process_cpu_percent"] {
+        assert!(screen.contains(name), "{screen}");
+    }
+    assert!(!screen.lines().nth(1).unwrap().contains('+'), "{screen}");
+}
+
+#[test]
+fn the_crosshair_goes_from_step_to_step_where_a_step_has_several_samples() {
+    let mut bench = live(5);
+    let key = bench.app.shared.current.clone().unwrap();
+    let first = bench.app.shared.current_run().unwrap().state.events;
+    let sampled = |at: u64| Event {
+        seq: first + at,
+        elapsed_ms: 12_000.0 + at as f64,
+        kind: EventKind::HostSampled {
+            cpu_percent: 50.0,
+            memory_used_bytes: 1,
+            memory_total_bytes: 2,
+            process_memory_bytes: 1,
+            process_cpu_percent: 100.0,
+            gpus: Vec::new(),
+        },
+    };
+    let events = (0..4).map(sampled).collect();
+    bench.act(Action::Message(Message::Events { key, events }));
+    bench.press("l l c");
+    let newest = bench.app.shared.step.unwrap();
+    bench.press("h");
+    assert_eq!(bench.app.shared.step, Some(newest - 1));
+    bench.press("l");
+    assert_eq!(bench.app.shared.step, Some(newest));
 }

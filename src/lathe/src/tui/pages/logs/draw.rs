@@ -131,6 +131,10 @@ impl Logs {
                 }),
             ),
         ];
+        if self.source == Source::File && shared.replay.is_some() {
+            let words = ", whole: its lines have no time to replay";
+            spans.push(Span::styled(words, shared.style(Role::Caution)));
+        }
         if self.is_following {
             spans.push(Span::styled(", following", shared.style(Role::Good)));
         }

@@ -142,6 +142,13 @@ impl Runs {
         shared.runs.entries.get(*self.order.get(row)?)
     }
 
+    /// The run that somebody went to in the list; None: nobody did, and the first is as good as any.
+    pub fn chosen_entry<'a>(&self, shared: &'a Shared) -> Option<&'a RunEntry> {
+        let is_touched =
+            self.list.selected(self.row_count(shared)) > 0 || !self.filter_text.trim().is_empty();
+        self.selected_entry(shared).filter(|_| is_touched)
+    }
+
     fn row_entry<'a>(&self, row: usize, shared: &'a Shared) -> Option<&'a RunEntry> {
         shared.runs.entries.get(*self.order.get(row)?)
     }

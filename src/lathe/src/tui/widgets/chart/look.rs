@@ -23,6 +23,10 @@ pub enum Dash {
     Dashed,
     Dotted,
     Mixed,
+    Long,
+    Pairs,
+    Sparse,
+    Triple,
 }
 
 /// Told apart at a glance; letters come after them.
@@ -69,13 +73,26 @@ impl Look {
             Dash::Dashed => "╍╍",
             Dash::Dotted => "┈┈",
             Dash::Mixed => "━·",
+            Dash::Long => "━ ━",
+            Dash::Pairs => "╌╌",
+            Dash::Sparse => "· ·",
+            Dash::Triple => "━··",
         }
         .to_owned()
     }
 }
 
 impl Dash {
-    const ALL: [Self; 4] = [Self::Solid, Self::Dashed, Self::Dotted, Self::Mixed];
+    const ALL: [Self; 8] = [
+        Self::Solid,
+        Self::Dashed,
+        Self::Dotted,
+        Self::Mixed,
+        Self::Long,
+        Self::Pairs,
+        Self::Sparse,
+        Self::Triple,
+    ];
 
     fn nth(index: usize) -> Self {
         Self::ALL[index % Self::ALL.len()]
@@ -88,6 +105,10 @@ impl Dash {
             Self::Dashed => half % 6 < 4,
             Self::Dotted => half.is_multiple_of(3),
             Self::Mixed => matches!(half % 9, 0..=4 | 7),
+            Self::Long => half % 16 < 11,
+            Self::Pairs => half % 4 < 2,
+            Self::Sparse => half.is_multiple_of(6),
+            Self::Triple => matches!(half % 12, 0..=4 | 7 | 10),
         }
     }
 }
@@ -127,10 +148,10 @@ mod tests {
     fn without_colour_the_first_curves_of_a_panel_have_samples_of_their_own() {
         let theme = shared().theme.without_color();
         for plot in [PlotMarks::Braille, PlotMarks::Ascii] {
-            let samples: BTreeSet<String> = (0..4)
+            let samples: BTreeSet<String> = (0..8)
                 .map(|place| Look::of_metric(place, &theme).sample(glyphs(plot)))
                 .collect();
-            assert_eq!(samples.len(), 4, "{samples:?}");
+            assert_eq!(samples.len(), 8, "{samples:?}");
         }
     }
 
@@ -155,7 +176,7 @@ mod tests {
             .into_iter()
             .map(|dash| (0..18).map(|half| dash.shows(half)).collect())
             .collect();
-        assert_eq!(patterns.len(), 4);
+        assert_eq!(patterns.len(), 8);
         assert!(patterns.iter().all(|pattern| pattern.contains(&true)));
     }
 }

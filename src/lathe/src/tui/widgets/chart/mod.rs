@@ -94,6 +94,23 @@ impl YAxis {
         share.is_finite().then_some(share)
     }
 
+    /// Into how many parts labels cut the axis, at most `most`, so that each part has two digits: 0.25 and not 0.333.
+    fn intervals(self, most: u16) -> u16 {
+        if self.is_log {
+            let decades = (self.high / self.low).log10().round() as u16;
+            let fitting = (1..=most)
+                .rev()
+                .find(|count| decades.is_multiple_of(*count));
+            return fitting.unwrap_or(1);
+        }
+        let is_round = |count: u16| {
+            let part = (self.high - self.low) / f64::from(count);
+            let digits = part / 10_f64.powf(part.log10().floor() - 1.0);
+            (digits - digits.round()).abs() < 1e-6
+        };
+        (1..=most).rev().find(|count| is_round(*count)).unwrap_or(1)
+    }
+
     fn at(self, share: f64) -> f64 {
         if self.is_log {
             (self.low.ln() + share * (self.high.ln() - self.low.ln())).exp()
@@ -295,8 +312,8 @@ fn draw_y_labels(
     for row in 0..rows {
         buffer.set_string(axis_x, area.y + row, line, shared.style(Role::Grid));
     }
-    // As many labels as have three rows of room.
-    let count = (rows / 3).clamp(1, 5);
+    // As many labels as have three rows of room, at round values where the axis has such.
+    let count = chart.y.intervals((rows / 3).clamp(1, 5));
     for label in 0..=count {
         let share = f64::from(label) / f64::from(count);
         let row = (((1.0 - share) * f64::from(rows - 1)).round() as u16).min(rows - 1);
@@ -416,6 +433,17 @@ mod tests {
         assert_eq!((log.low, log.high), (0.1, 1.0));
         let none = YAxis::around(&[], &[], true);
         assert!(!none.is_log && none.low < none.high);
+    }
+
+    #[test]
+    fn labels_of_the_y_axis_stand_at_round_values() {
+        let axis = |low, high, is_log| YAxis { low, high, is_log };
+        assert_eq!(axis(0.0, 8.0, false).intervals(3), 2, "not 2.67");
+        assert_eq!(axis(0.0, 0.015, false).intervals(4), 3, "not 0.00375");
+        assert_eq!(axis(0.4, 1.0, false).intervals(3), 3);
+        assert_eq!(axis(0.0, 100.0, false).intervals(3), 2);
+        assert_eq!(axis(0.01, 100.0, true).intervals(5), 4, "a decade each");
+        assert_eq!(axis(0.0, 0.7, false).intervals(1), 1);
     }
 
     #[test]
