@@ -38,7 +38,7 @@ pub struct Converted {
     pub license: Option<String>,
 }
 
-/// Reads `from` and writes config.json, generation_config.json, model.safetensors, tokenizer.json and tokenizer_config.json
+/// Reads `from` and writes `config.json`, `generation_config.json`, `model.safetensors`, `tokenizer.json` and `tokenizer_config.json`
 /// into `into`, which is made where it is absent. The files appear in it only when all are whole.
 pub fn convert(from: &Path, into: &Path, options: Options) -> Result<Converted, GgufError> {
     let mut file = GgufFile::open(from)?;

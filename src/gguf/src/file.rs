@@ -14,7 +14,7 @@ use crate::value::Value;
 pub struct TensorInfo {
     pub name: String,
     pub kind: GgmlType,
-    /// Rows first, as PyTorch counts; the file has them the other way round.
+    /// Rows first, as `PyTorch` counts; the file has them the other way round.
     pub shape: Vec<usize>,
     /// Bytes from the start of the file.
     offset: u64,

