@@ -198,3 +198,33 @@ async fn in_lockstep_a_swap_waits_until_no_session_is_open() {
         .unwrap();
     assert_eq!(third.policy_versions, [2; 3]);
 }
+
+#[tokio::test]
+async fn a_learner_that_computes_in_bf16_proves_its_weights_to_an_engine_in_f32() {
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use trainer::model::transformer::Transformer;
+    use trainer::sync::{Publisher, Receiver, SyncError};
+
+    for model in MODELS {
+        let [file, changed] = two_versions(model);
+        let canary = ids(5, 24);
+        let engine = engine(model);
+        let (give, spare) = mpsc::channel();
+        give.send(WeightBuffer::new(file.config(), Kind::Float, Device::Cpu))
+            .unwrap();
+        let mut publisher = Publisher::new(spare, canary.clone());
+        let receiver = Receiver::new(give, canary, 1);
+        let learner = Transformer::new(changed, Kind::BFloat16, false);
+        let delivery = publisher.publish(&learner, 1, Instant::now()).unwrap();
+        let report = receiver.accept(&engine.handle(), delivery).await.unwrap();
+        assert!(report.canary_max_diff_nats < 1e-3, "{model}: {report:?}");
+
+        // Weights that arrived and speak differently are still found out.
+        let mut delivery = publisher.publish(&learner, 2, Instant::now()).unwrap();
+        delivery.canary_logprobs[3] += 0.01;
+        let refused = receiver.accept(&engine.handle(), delivery).await;
+        assert!(matches!(refused, Err(SyncError::Canary { .. })), "{model}");
+    }
+}

@@ -12,7 +12,7 @@ use tch::Kind;
 
 use super::CheckpointError;
 use crate::model::transformer::Transformer;
-use crate::sync::{canary_logprobs, canary_tolerance_nats};
+use crate::sync::{Agreement, canary_logprobs};
 
 const FILE: &str = "logprobs.json";
 
@@ -47,23 +47,18 @@ pub(super) fn write(
 /// Compares what `model`, with the weights of the checkpoint at `path`, says of the stored ids. A checkpoint without such a file
 /// is of an older version, and is taken as it is.
 pub fn check_model(path: &Path, model: &Transformer, compute: Kind) -> Result<(), String> {
-    let tolerance = canary_tolerance_nats(compute);
+    let _no_grad = tch::no_grad_guard();
     for sequence in read(path).map_err(|error| error.to_string())? {
-        let found = logprobs(model, &sequence.ids).map_err(|error| error.to_string())?;
-        let difference = found
+        let found = canary_logprobs(model, &sequence.ids).map_err(|error| error.to_string())?;
+        let stored: Vec<f32> = sequence
+            .logprobs
             .iter()
-            .zip(&sequence.logprobs)
-            .map(|(found, stored)| {
-                if found.0.is_nan() && stored.0.is_nan() {
-                    0.0
-                } else {
-                    (found.0 - stored.0).abs()
-                }
-            })
-            // NaN on one side only stays NaN here, and is no agreement.
-            .fold(0.0, |most: f64, one| if one <= most { most } else { one });
-        let is_close = difference <= tolerance;
-        if !is_close || found.len() != sequence.logprobs.len() {
+            .map(|stored| stored.0 as f32)
+            .collect();
+        let agreement = Agreement::of(&found, &stored, compute);
+        if !agreement.is_some_and(Agreement::is_close) {
+            let (difference, tolerance) =
+                agreement.map_or((f64::NAN, 0.0), |of| (of.judged, of.tolerance));
             return Err(format!(
                 "its stored log-probs differ from those computed now by {difference} nats (at most {tolerance} expected); the weights, their config.json or the program that computes them are others"
             ));

@@ -78,6 +78,12 @@ impl Transformer {
         }
     }
 
+    /// The same weights under matrix work of another dtype; nothing is copied.
+    #[must_use]
+    pub fn computing_in(&self, compute: Kind) -> Self {
+        Self::new(self.parameters.shallow_clone(), compute, false)
+    }
+
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }

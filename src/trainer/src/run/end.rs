@@ -65,8 +65,9 @@ pub(super) fn end(
     } else {
         Ok(())
     };
-    trained?;
+    // Where both failed the rollout side was first: of it the learner knows only that it is gone.
     rollout_result?;
+    trained?;
     saved.map_err(|error| {
         Failure::Run(format!(
             "step {steps} is trained, and its weights are lost: {error}"

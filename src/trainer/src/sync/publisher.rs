@@ -19,7 +19,8 @@ pub struct Delivery {
     pub rewinds: u64,
     pub buffer: WeightBuffer,
     pub sent: Fingerprint,
-    /// ln p of each canary token but the first, as the learner's own forward pass says it.
+    /// ln p of each canary token but the first, as the learner's own forward pass says it in the engine's dtype: in another one
+    /// improbable tokens of a pretrained model differ by nats.
     pub canary_logprobs: Vec<f32>,
     pub bytes: u64,
     pub transfer_ms: f64,
@@ -60,7 +61,7 @@ impl Publisher {
             version,
             rewinds: 0,
             sent,
-            canary_logprobs: canary_logprobs(model, &self.canary_ids)?,
+            canary_logprobs: canary_logprobs(&model.computing_in(buffer.kind()), &self.canary_ids)?,
             bytes,
             transfer_ms,
             step_ended,

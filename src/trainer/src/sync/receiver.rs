@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use runlog::event::EventKind;
 use runlog::number::Number;
 
-use super::{Delivery, Fingerprint, SyncError, canary_tolerance_nats, fingerprint};
+use super::{Agreement, Delivery, Fingerprint, SyncError, fingerprint};
 use crate::engine::{EngineHandle, WeightBuffer, score};
 
 /// How one sync went.
@@ -104,29 +104,18 @@ fn prove(delivery: &Delivery, canary_ids: &[u32]) -> Result<(Fingerprint, f64), 
         });
     }
     let spoken = score(&delivery.buffer, canary_ids)?;
-    // `max` would pass over NaN; a NaN here is the worst difference there is.
-    let difference = delivery
-        .canary_logprobs
-        .iter()
-        .zip(&spoken)
-        .map(|(learner, engine)| f64::from((learner - engine).abs()))
-        .fold(0.0, |most: f64, next| {
-            if next.is_nan() || most.is_nan() {
-                f64::NAN
-            } else {
-                most.max(next)
-            }
-        });
-    let tolerance = canary_tolerance_nats(delivery.buffer.kind());
-    if difference.is_nan()
-        || difference > tolerance
-        || spoken.len() != delivery.canary_logprobs.len()
-    {
+    let agreement = Agreement::of(&delivery.canary_logprobs, &spoken, delivery.buffer.kind());
+    let agreement = agreement.unwrap_or(Agreement {
+        largest: f64::NAN,
+        judged: f64::NAN,
+        tolerance: 0.0,
+    });
+    if !agreement.is_close() {
         return Err(SyncError::Canary {
             version: delivery.version,
-            difference,
-            tolerance,
+            difference: agreement.judged,
+            tolerance: agreement.tolerance,
         });
     }
-    Ok((received, difference))
+    Ok((received, agreement.largest))
 }
