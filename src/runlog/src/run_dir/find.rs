@@ -99,7 +99,9 @@ pub fn resolve(root: &Path, argument: &str) -> Result<RunDir, RunDirError> {
             None => Err(RunDirError::NotFound {
                 argument: argument.to_owned(),
                 root: root.to_owned(),
-                nearest: names.first().cloned(),
+                nearest: (names.iter())
+                    .find(|name| root.join(name).join("run.json").exists())
+                    .cloned(),
             }),
         },
         [name] => RunDir::open(&root.join(name)),
