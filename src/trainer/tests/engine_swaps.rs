@@ -47,7 +47,8 @@ async fn after_a_swap_every_token_is_drawn_from_the_weights_that_its_version_nam
                 .iter()
                 .position(|version| *version == 2);
             let first_new = first_new.expect("150 tokens last longer than 20 steps and a swap");
-            assert!(first_new >= 20, "{model}: swapped after 20 steps");
+            // A turn that came late has drawn fewer than the engine's 20 steps.
+            assert!(first_new > 0, "{model}: it had begun before the swap");
             assert!(
                 turn.policy_versions[first_new..]
                     .iter()

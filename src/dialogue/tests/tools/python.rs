@@ -245,7 +245,8 @@ async fn an_attack_is_contained_and_told_and_the_next_call_works() {
             "memory balloon",
             "a = []\nwhile True: a.append(bytearray(1 << 24))",
             failed,
-            "MemoryError",
+            // MemoryError, or "more than 256 MiB of memory" where the watcher is there before the limit.
+            "emory",
         ),
         (
             "memory balloon in shared pages",
