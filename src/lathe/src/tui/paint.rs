@@ -9,7 +9,7 @@
 
 use std::io::Write;
 
-use ratatui::buffer::Cell;
+use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Size;
 use ratatui::style::{Color, Modifier};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -18,6 +18,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 const LEAST_ERASED: u16 = 6;
 /// Rows down that are still shorter one by one than by an address.
 const MOST_ROWS_DOWN: u16 = 4;
+
+/// What stands, among what is shown, where the second half of a symbol lies.
+const COVERED: &str = "";
 
 /// Modifiers that show on a blank cell.
 const ON_BLANKS: Modifier = Modifier::UNDERLINED
@@ -93,18 +96,32 @@ impl Painter {
         self.at = None;
         let mut places = Vec::new();
         for (x, y, cell) in changed {
-            if x < size.width && y < size.height {
-                let index = self.index(x, y);
-                self.tear(x, y, out);
-                self.shown[index] = cell.clone();
-                // A symbol of two columns stands in both: what stood in the second is gone, and is never told of.
-                let end = usize::from(size.width - x).min(UnicodeWidthStr::width(cell.symbol()));
-                for covered in 1..end {
-                    self.shown[index + covered].set_symbol("");
+            if x >= size.width || y >= size.height {
+                continue;
+            }
+            let index = self.index(x, y);
+            // The second half of a symbol that stands: it has no content of its own.
+            if self.is_covered(x, y)
+                && is_wide(self.shown[index - 1].symbol())
+                && cell.symbol() == " "
+            {
+                continue;
+            }
+            self.tear(x, y, &mut places, out);
+            self.shown[index] = cell.clone();
+            places.push((x, y));
+            if is_wide(cell.symbol()) {
+                // What the second half is once the symbol is gone: a blank of the same look (see `fill_halves`).
+                if x + 1 < size.width {
+                    self.tear(x + 1, y, &mut places, out);
+                    self.shown[index + 1] = cell.clone();
+                    self.shown[index + 1].set_symbol(COVERED);
                 }
-                places.push((x, y));
             }
         }
+        places.sort_unstable_by_key(|(x, y)| (*y, *x));
+        places.dedup();
+        places.retain(|(x, y)| !self.is_covered(*x, *y));
         let mut look = Look::PLAIN;
         for (wanted, strokes) in self.strokes(&places) {
             set_look(look, wanted, out);
@@ -117,26 +134,29 @@ impl Painter {
     }
 
     /// A symbol of two columns of which one is about to change is taken away first: what terminals leave of its other half,
-    /// and in which look, differs. Nothing is set yet, so blanks are plain.
-    fn tear(&mut self, x: u16, y: u16, out: &mut Vec<u8>) {
-        let is_wide = |symbol: &str| UnicodeWidthStr::width(symbol) > 1;
-        let first = match self.cell(x, y).symbol() {
-            "" if x > 0 => x - 1,
-            symbol if is_wide(symbol) => x,
-            _ => return,
-        };
-        let columns = UnicodeWidthStr::width(self.cell(first, y).symbol()) as u16;
-        let end = (first + columns).min(self.size.width);
-        if columns < 2 || end <= x {
+    /// and in which look, differs. Nothing is set yet, so blanks are plain; both places are then written.
+    fn tear(&mut self, x: u16, y: u16, places: &mut Vec<(u16, u16)>, out: &mut Vec<u8>) {
+        let first = if self.is_covered(x, y) {
+            x - 1
+        } else if is_wide(self.cell(x, y).symbol()) {
+            x
+        } else {
             return;
-        }
+        };
         self.go(first, y, Look::PLAIN, out);
+        let end = (first + 2).min(self.size.width);
         for at in first..end {
             out.push(b' ');
             let index = self.index(at, y);
-            self.shown[index] = Cell::EMPTY;
+            self.shown[index].set_symbol(" ");
+            places.push((at, y));
         }
         self.at = (end < self.size.width).then_some((end, y));
+    }
+
+    /// The second half of a symbol of two columns.
+    fn is_covered(&self, x: u16, y: u16) -> bool {
+        x > 0 && self.cell(x, y).symbol() == COVERED
     }
 
     fn index(&self, x: u16, y: u16) -> usize {
@@ -293,6 +313,22 @@ impl Painter {
     }
 }
 
+/// Gives the second half of each symbol of two columns the look of the first: on the screen it has no other.
+pub fn fill_halves(buffer: &mut Buffer) {
+    let width = usize::from(buffer.area.width);
+    for index in 0..buffer.content.len() {
+        if index % width.max(1) + 1 < width && is_wide(buffer.content[index].symbol()) {
+            let mut half = buffer.content[index].clone();
+            half.set_symbol(" ");
+            buffer.content[index + 1] = half;
+        }
+    }
+}
+
+fn is_wide(symbol: &str) -> bool {
+    UnicodeWidthStr::width(symbol) > 1
+}
+
 fn is_one_column(symbol: &str) -> bool {
     let mut characters = symbol.chars();
     match (characters.next(), characters.next()) {
@@ -406,7 +442,6 @@ fn palette_place(r: u8, g: u8, b: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use ratatui::buffer::Buffer;
     use ratatui::layout::Rect;
     use ratatui::style::Style;
 
@@ -451,21 +486,16 @@ mod tests {
         let mut buffer = before.clone();
         let is_wide = |text: &str| text.starts_with('日');
         for (x, y, text, style) in writing.iter().filter(|(_, _, text, _)| !is_wide(text)) {
-            buffer.set_string(*x, *y, text, *style);
-        }
-        // Half of a symbol of two columns has no meaning: one that was written over is gone.
-        for y in 0..HEIGHT {
-            for x in 0..WIDTH {
-                let next = (x + 1 < WIDTH).then(|| buffer[(x + 1, y)].symbol().to_owned());
-                let cell = &mut buffer[(x, y)];
-                if UnicodeWidthStr::width(cell.symbol()) == 2 && next.as_deref() != Some(" ") {
-                    cell.reset();
-                }
+            // Half of a symbol of two columns has no meaning: one that is written over is gone.
+            if *x > 0 && super::is_wide(buffer[(x - 1, *y)].symbol()) {
+                buffer[(x - 1, *y)].reset();
             }
+            buffer.set_string(*x, *y, text, *style);
         }
         for (x, y, text, style) in writing.iter().filter(|(_, _, text, _)| is_wide(text)) {
             buffer.set_string(x / 4 * 4, *y, text, *style);
         }
+        fill_halves(&mut buffer);
         buffer
     }
 

@@ -17,6 +17,7 @@ use ratatui::widgets::Block;
 use super::App;
 use crate::tui::bindings::{self, Context};
 use crate::tui::pages::PageId;
+use crate::tui::paint::fill_halves;
 use crate::tui::shared::OpenRun;
 use crate::tui::theme::Role;
 use crate::tui::widgets::{empty, text};
@@ -93,6 +94,7 @@ impl App {
         if !self.shared.glyphs.unicode {
             in_ascii(frame.buffer_mut());
         }
+        fill_halves(frame.buffer_mut());
     }
 
     /// The tabs' texts: every name where the run's standing fits beside them, else four letters of each, else numbers and
