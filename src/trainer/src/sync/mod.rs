@@ -24,7 +24,7 @@ pub use receiver::{Receiver, SyncReport};
 /// by more.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreement {
-    /// Largest difference; NaN where one side alone has no number.
+    /// Largest difference; NaN where either side has no number.
     pub largest: f64,
     /// What is judged, and what it may be.
     pub judged: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
-    /// Of the same tokens by both passes in this dtype. None: they are not as many.
+    /// Of the same tokens by both passes in this dtype. A NaN on any side is no agreement. None: they are not as many.
     pub fn of(ours: &[f32], theirs: &[f32], kind: tch::Kind) -> Option<Self> {
         if ours.len() != theirs.len() {
             return None;
@@ -40,17 +40,16 @@ impl Agreement {
         let differences = || {
             ours.iter()
                 .zip(theirs)
-                .map(|(a, b)| match (a.is_nan(), b.is_nan()) {
-                    (true, true) => 0.0,
-                    (false, false) if a == b => 0.0,
-                    _ => f64::from((a - b).abs()),
-                })
+                .map(|(a, b)| f64::from((a - b).abs()))
         };
-        // `max` would pass over NaN, which is the worst difference there is.
-        let largest = differences().fold(
-            0.0,
-            |most: f64, next| if next <= most { most } else { next },
-        );
+        // `max` would pass over NaN, which is the worst difference there is, and stays.
+        let largest = differences().fold(0.0, |most: f64, next| {
+            if most.is_nan() || next.is_nan() {
+                f64::NAN
+            } else {
+                most.max(next)
+            }
+        });
         let mean = differences().sum::<f64>() / differences().count().max(1) as f64;
         let (judged, tolerance) = if kind == tch::Kind::Float {
             (largest, 1e-3)
@@ -99,4 +98,44 @@ pub enum SyncError {
         name: String,
         shape: Vec<i64>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Kind;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_is_no_agreement_wherever_it_stands_and_on_whichever_side() {
+        let fine = [-1.0, -2.0, -3.0];
+        for kind in [Kind::Float, Kind::BFloat16] {
+            assert!(Agreement::of(&fine, &fine, kind).unwrap().is_close());
+            for at in 0..fine.len() {
+                let mut broken = fine;
+                broken[at] = f32::NAN;
+                for (ours, theirs) in [(fine, broken), (broken, fine), (broken, broken)] {
+                    let agreement = Agreement::of(&ours, &theirs, kind).unwrap();
+                    assert!(
+                        agreement.largest.is_nan() && !agreement.is_close(),
+                        "{kind:?} {at}"
+                    );
+                }
+            }
+            assert!(Agreement::of(&fine, &fine[..2], kind).is_none());
+        }
+    }
+
+    #[test]
+    fn in_f32_the_worst_token_is_judged_and_in_bf16_the_mean() {
+        let (ours, theirs) = ([-1.0, -2.0, -3.0, -14.0], [-1.0, -2.0, -3.0, -15.5]);
+        assert!(
+            !Agreement::of(&ours, &theirs, Kind::Float)
+                .unwrap()
+                .is_close()
+        );
+        let agreement = Agreement::of(&ours, &theirs, Kind::BFloat16).unwrap();
+        assert_eq!((agreement.largest, agreement.judged), (1.5, 0.375));
+        assert!(agreement.is_close());
+    }
 }
