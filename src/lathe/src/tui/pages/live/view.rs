@@ -114,7 +114,7 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
     let mut drawn: Vec<Curve> = Vec::new();
     let mut legend = Vec::new();
     let mut unit = "1";
-    for (color, run, name, place) in shown {
+    for &(color, run, name, place) in &shown {
         let Some(series) = run.state.series.get(name) else {
             continue;
         };
@@ -162,7 +162,10 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
             .map(|index| series.step(index))
             .filter(|step| live.at.axis == XAxis::Step && is_elsewhere(*step));
         let value = index.map(|index| series.value(index));
-        let of_metric = metric_label(name, &panel.names(&run.state), unit);
+        // Those of the run that are drawn: asking the panel would go through every metric for each curve.
+        let of_run = shown.iter().filter(|(_, other, ..)| other.key == run.key);
+        let drawn_names: Vec<&str> = of_run.map(|(_, _, name, _)| *name).collect();
+        let of_metric = metric_label(name, &drawn_names, unit);
         legend.push(Legend {
             label: match (has_runs, live.is_expanded) {
                 (true, false) if has_names_above => String::new(),
