@@ -363,14 +363,15 @@ pub enum EventKind {
         request: u64,
         /// `ana@laptop via lathe ctl`
         who: String,
-        /// `pause`, `resume`, `step`, `checkpoint`, `stop`, `set`, `mode`, `trip`, `clear`, `mute`, `unmute`, `roll_back`
+        /// `pause`, `resume`, `step`, `checkpoint`, `stop`, `set`, `mode`, `trip`, `clear`, `mute`, `unmute`, `roll_back`,
+        /// `arm_force`, `arm_release`, `arm_freeze`, `arm_unfreeze`
         command: String,
         /// Steps trained at that moment.
         step: u64,
-        /// The guard, the checkpoint or the mode that it is about.
+        /// The guard, the arm, the checkpoint or the mode that it is about.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         target: Option<String>,
-        /// `mode`, `roll_back` and what is done with a guard: what stood before, and what stands now.
+        /// `mode`, `roll_back` and what is done with a guard or an arm: what stood before, and what stands now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -386,7 +387,7 @@ pub enum EventKind {
         from: Option<Number>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Number>,
-        /// `set`, `mode`: the first step that is trained with it.
+        /// `set`, `mode`, what is done with an arm: the first step that is trained with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from_step: Option<u64>,
     },
@@ -396,7 +397,7 @@ pub enum EventKind {
         who: String,
         command: String,
         step: u64,
-        /// The guard, the checkpoint or the mode that was asked for.
+        /// The guard, the arm, the checkpoint or the mode that was asked for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         target: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]

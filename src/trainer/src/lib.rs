@@ -1,6 +1,7 @@
 //! The embedded trainer: rollouts, learner, weight sync, checkpoints. The only crate that links libtorch.
 
 pub mod advise;
+mod arm_order;
 pub mod arms;
 pub mod checkpoint;
 pub mod control;

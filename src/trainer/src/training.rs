@@ -10,7 +10,7 @@ use dialogue::data::Cursor;
 use dialogue::rollout::{Finish, Rollout};
 use experiment::Experiment;
 use experiment::settings::Mode;
-use runlog::control::{CheckpointName, GuardOrder, Knob, RunMode, find_knob};
+use runlog::control::{ArmOrder, CheckpointName, GuardOrder, Knob, RunMode, find_knob};
 use runlog::event::{EventKind, Level};
 use runlog::number::Number;
 use runlog::recorder::Recorder;
@@ -313,6 +313,10 @@ impl Controlled for Training<'_> {
         self.guard_order(name, order, who)
     }
 
+    fn arm(&mut self, order: ArmOrder) -> Result<Done, String> {
+        self.arm_order(order)
+    }
+
     fn roll_back(&mut self, to: CheckpointName) -> Result<Done, String> {
         Ok(Done {
             before: format!("weights of step {}", self.trained),
@@ -331,6 +335,7 @@ impl Controlled for Training<'_> {
         Standing {
             mode: mode_name(self.mode).to_owned(),
             guards: self.guard_states(),
+            arms: self.arm_states(),
             checkpoints: self.checkpoint_states(),
         }
     }

@@ -383,12 +383,14 @@ Examples:
   lathe ctl latest mode async 2        # sync, one_step_off, or async with a bound of staleness
   lathe ctl latest guards
   lathe ctl latest mute kl 20          # steps; none: until unmute; `all` for every guard
+  lathe ctl latest arm                 # the bandit's arms: what it believes of them
+  lathe ctl latest arm force rule      # also: arm release; arm freeze rule, arm unfreeze rule
   lathe ctl latest roll_back best      # or good, or a checkpoint's step")]
 pub struct CtlArguments {
     /// A path, a name, the start of an id, or `latest`
     pub run: OsString,
     pub command: CtlCommand,
-    /// Of set: KEY=VALUE, one or more; of mode: its name; of trip, clear, mute, unmute: the guard; of a roll back: the checkpoint
+    /// Of set: KEY=VALUE, one or more; of mode: its name; of trip, clear, mute, unmute: the guard; of arm: force, release, freeze or unfreeze, and the arm; of a roll back: the checkpoint
     #[arg(value_name = "WHAT")]
     pub values: Vec<String>,
     #[command(flatten)]
@@ -431,6 +433,8 @@ pub enum CtlCommand {
     Mute,
     /// Let a guard act again
     Unmute,
+    /// The bandit's arms; or force ARM, release, freeze ARM, unfreeze ARM
+    Arm,
     /// Go back to a checkpoint: best, good (from before what guards see wrong), or a step; steps go on counting
     #[value(name = "roll_back", alias = "roll-back")]
     RollBack,

@@ -1,5 +1,6 @@
 //! `lathe ctl`: live control of a running run from the command line.
 
+mod arms;
 mod guards;
 
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub fn ctl(arguments: &CtlArguments, out: &mut Output, terminal: Terminal) -> Re
     let status = client.status()?;
     match arguments.command {
         CtlCommand::Knobs => knobs(&status, arguments.json, out, terminal)?,
+        CtlCommand::Arm => arms::print(&status, arguments.json, out, terminal)?,
         CtlCommand::Guards => guards::print(&status, arguments.json, out, terminal)?,
         _ if arguments.json => out.json(&status)?,
         _ => print_status(&status, out, terminal)?,
@@ -64,15 +66,21 @@ fn commands(arguments: &CtlArguments) -> Result<Option<Vec<Command>>, Failure> {
         CtlCommand::Mute => Some(guard(GuardOrder::Mute { steps: None }, values)?),
         CtlCommand::Unmute => Some(guard(GuardOrder::Unmute, values)?),
         CtlCommand::RollBack => Some(roll_back(values)?),
+        CtlCommand::Arm => arms::command(values)?,
     };
     let takes_some = matches!(
         command,
-        Some(Command::Mode { .. } | Command::Guard { .. } | Command::RollBack { .. })
+        Some(
+            Command::Mode { .. }
+                | Command::Guard { .. }
+                | Command::Arm(_)
+                | Command::RollBack { .. }
+        )
     );
     if let (Some(value), false) = (arguments.values.first(), takes_some) {
         return Err(too_much(
             value,
-            "set, mode, guards' commands and roll_back take something",
+            "set, mode, arm, guards' commands and roll_back take something",
         ));
     }
     Ok(command.map(|command| vec![command]))
@@ -257,6 +265,12 @@ fn done(command: &Command, applied: &Applied) -> String {
         Command::Guard { guard, order } => {
             format!("{} {guard}: {before} -> {after}{also}", order.name())
         }
+        Command::Arm(_) => {
+            let from_step = applied
+                .from_step
+                .map_or_else(String::new, |from_step| format!(", from step {from_step}"));
+            format!("{command}: {before} -> {after}{from_step}{also}")
+        }
         Command::RollBack { .. } => {
             format!("rolled back after step {step}: {before} -> {after}{also}")
         }
@@ -287,6 +301,9 @@ fn print_status(status: &Status, out: &mut Output, terminal: Terminal) -> Result
         out.line(&format!("  waits for {}", wait.words()))?;
     }
     guards::print_alert(status, out)?;
+    for line in arms::lines(&status.arms, terminal) {
+        out.line(&format!("  arm {line}"))?;
+    }
     for state in &status.knobs {
         if let (Some(value), Some(first)) = (state.value, state.started_with)
             && value != first

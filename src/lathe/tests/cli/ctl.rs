@@ -75,6 +75,13 @@ fn what_is_wrong_with_a_command_is_said_before_a_run_is_looked_for() {
         ),
         ("ctl latest roll_back", "best, good or a step"),
         ("ctl latest roll_back worst", "`worst` names no checkpoint"),
+        ("ctl latest arm force", "arm force needs an arm's name"),
+        ("ctl latest arm release rule", "arm release takes no name"),
+        (
+            "ctl latest arm thaw rule",
+            "there are force, release, freeze, unfreeze",
+        ),
+        ("ctl latest arm freeze rule now", "`now` is too much"),
         ("ctl latest mode", "mode needs its name"),
         (
             "ctl latest mode fast",

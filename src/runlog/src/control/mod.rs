@@ -12,6 +12,7 @@
 //!
 //! Knows how commands travel; what they do is the trainer's business.
 
+mod arms;
 mod client;
 mod connection;
 mod knobs;
@@ -23,6 +24,7 @@ mod socket;
 mod tests;
 mod waits;
 
+pub use arms::{ArmOrder, ArmState, words as arm_words};
 pub use client::{Client, ClientError};
 pub use knobs::{Knob, KnobError, TABLE as KNOBS, find as find_knob};
 pub use orders::{ALL_GUARDS, CheckpointName, CheckpointState, GuardOrder, GuardState, RunMode};

@@ -11,7 +11,7 @@ use crate::number::Number;
 /// Stands for every guard where one is cleared, muted or unmuted; a guard of that name comes first.
 pub const ALL_GUARDS: &str = "all";
 
-/// Longest guard's name that a request may have.
+/// Longest name of a guard or an arm that a request may have.
 const MAX_NAME_CHARS: usize = 80;
 
 /// `trainer.mode`, as a running run may take it.
@@ -91,8 +91,8 @@ impl GuardOrder {
     }
 }
 
-/// A name that a guard can have: the experiment allows no other.
-pub(super) fn guard_name(name: &str) -> Result<String, String> {
+/// A name that a guard or an arm (`what`) can have.
+pub(super) fn one_word(name: &str, what: &str) -> Result<String, String> {
     let is_word = !name.is_empty()
         && name.chars().count() <= MAX_NAME_CHARS
         && !name.chars().any(|c| c.is_whitespace() || c.is_control());
@@ -100,7 +100,7 @@ pub(super) fn guard_name(name: &str) -> Result<String, String> {
         Ok(name.to_owned())
     } else {
         Err(format!(
-            "`{}` is no guard's name; a name is one word",
+            "`{}` is no {what}'s name; a name is one word",
             shortened(name)
         ))
     }

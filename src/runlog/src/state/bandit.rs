@@ -10,6 +10,8 @@ use crate::number::Number;
 
 /// Updates kept one by one; the log itself has all of them.
 pub const RECENT_BANDIT_UPDATES: usize = 2000;
+/// Choices kept one by one.
+pub const RECENT_BANDIT_CHOICES: usize = 2000;
 
 /// All of a run's `BanditChose` and `BanditUpdated`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -25,11 +27,25 @@ pub struct BanditState {
     /// Choices by reason: `sampled`, `explored`, ...
     pub reasons: BTreeMap<String, u64>,
     pub choices: u64,
-    /// Of the latest choice: its arm, and why.
-    pub last_choice: Option<(String, String)>,
+    /// The latest ones, oldest first.
+    pub recent: VecDeque<BanditChoice>,
     pub updates: u64,
     /// The latest ones, oldest first.
     pub history: VecDeque<BanditPoint>,
+}
+
+/// A choice, as it was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BanditChoice {
+    pub pull: u64,
+    pub step: u64,
+    /// Empty: all arms, blended.
+    pub arm: String,
+    /// `sampled`, `explored`, ...
+    pub why: String,
+    pub propensity: Option<Number>,
+    /// In the order of the arms; empty where nothing was compared.
+    pub scores: Vec<Number>,
 }
 
 /// What an update left.
@@ -40,22 +56,62 @@ pub struct BanditPoint {
     pub update: u64,
     /// In the order of [`BanditState::arms`].
     pub means: Vec<Option<Number>>,
+    pub sds: Vec<Option<Number>>,
     /// Share of all choices so far that each arm had, 0..1.
     pub shares: Vec<f64>,
     pub regret: Option<Number>,
+    pub disagreement: Option<Number>,
+}
+
+impl BanditState {
+    /// Back to the end of `step`: later choices and updates are made again.
+    pub(super) fn rewind(&mut self, step: u64) {
+        self.history.retain(|point| point.step <= step);
+        let (kept, undone): (VecDeque<_>, VecDeque<_>) = self
+            .recent
+            .drain(..)
+            .partition(|choice| choice.step <= step);
+        self.recent = kept;
+        let one_less = |counts: &mut BTreeMap<String, u64>, key: &str| {
+            if let Some(count) = counts.get_mut(key) {
+                *count = count.saturating_sub(1);
+            }
+        };
+        for choice in undone {
+            one_less(&mut self.chosen, &choice.arm);
+            one_less(&mut self.reasons, &choice.why);
+            self.choices = self.choices.saturating_sub(1);
+        }
+    }
 }
 
 impl RunState {
     /// Takes a `BanditChose` or `BanditUpdated`; anything else changes nothing.
     pub(super) fn apply_bandit(&mut self, elapsed_ms: f64, kind: &EventKind) {
         match kind {
-            EventKind::BanditChose { arm, why, .. } => {
+            EventKind::BanditChose {
+                pull,
+                step,
+                arm,
+                why,
+                propensity,
+                scores,
+                ..
+            } => {
                 let bandit = self.bandit.get_or_insert_default();
                 let arm = arm.clone().unwrap_or_default();
                 *bandit.chosen.entry(arm.clone()).or_default() += 1;
                 *bandit.reasons.entry(why.clone()).or_default() += 1;
                 bandit.choices += 1;
-                bandit.last_choice = Some((arm, why.clone()));
+                let choice = BanditChoice {
+                    pull: *pull,
+                    step: *step,
+                    arm,
+                    why: why.clone(),
+                    propensity: *propensity,
+                    scores: scores.clone(),
+                };
+                push_bounded(&mut bandit.recent, RECENT_BANDIT_CHOICES, choice);
             }
             EventKind::BanditUpdated {
                 update,
@@ -82,12 +138,31 @@ impl RunState {
                     step: *step,
                     update: *update,
                     means: arms.iter().map(|arm| arm.mean).collect(),
+                    sds: arms.iter().map(|arm| arm.sd).collect(),
                     shares: arms.iter().map(share).collect(),
                     regret: *regret,
+                    disagreement: *disagreement,
                 };
                 push_bounded(&mut bandit.history, RECENT_BANDIT_UPDATES, point);
             }
             _ => {}
+        }
+    }
+
+    /// Somebody forced, froze or let go an arm: what the last update says of it is out of date.
+    pub(super) fn control_arm(&mut self, command: &str, target: Option<&str>) {
+        let Some(bandit) = &mut self.bandit else {
+            return;
+        };
+        for arm in &mut bandit.arms {
+            let is_meant = Some(arm.name.as_str()) == target;
+            match command {
+                "arm_force" => arm.is_forced = is_meant,
+                "arm_release" => arm.is_forced = false,
+                "arm_freeze" => arm.is_frozen |= is_meant,
+                "arm_unfreeze" => arm.is_frozen &= !is_meant,
+                _ => {}
+            }
         }
     }
 }
@@ -163,10 +238,8 @@ mod tests {
         assert_eq!((bandit.choices, bandit.updates), (4, 2));
         assert_eq!(bandit.chosen["rule"], 2);
         assert_eq!((bandit.chosen[""], bandit.reasons["sampled"]), (1, 3));
-        assert_eq!(
-            bandit.last_choice,
-            Some((String::new(), "fixed".to_owned()))
-        );
+        let last = bandit.recent.back().unwrap();
+        assert_eq!((&*last.arm, &*last.why, last.pull), ("", "fixed", 3));
         assert_eq!(bandit.arms[0].mean, Some(Number(0.75)));
         let means: Vec<_> = bandit.history.iter().map(|point| point.means[0]).collect();
         assert_eq!(means, [Some(Number(0.25)), Some(Number(0.75))]);
@@ -175,6 +248,71 @@ mod tests {
             (bandit.policy.as_str(), bandit.regret),
             ("thompson", Some(Number(1.5)))
         );
+    }
+
+    #[test]
+    fn an_arm_is_forced_or_frozen_from_the_command_on_and_not_from_the_next_update() {
+        let told = |command: &str, target: Option<&str>| EventKind::ControlApplied {
+            request: 1,
+            who: "ana".to_owned(),
+            command: command.to_owned(),
+            step: 1,
+            target: target.map(str::to_owned),
+            before: None,
+            after: None,
+            until_step: None,
+            knob: None,
+            from: None,
+            to: None,
+            from_step: Some(2),
+        };
+        let mut kinds = vec![updated(1, 0.5)];
+        for (command, target, stand) in [
+            ("arm_force", Some("rule"), ["forced", "free"]),
+            ("arm_freeze", Some("model"), ["forced", "frozen"]),
+            ("arm_force", Some("model"), ["free", "forced, frozen"]),
+            ("arm_release", None, ["free", "frozen"]),
+            ("arm_unfreeze", Some("model"), ["free", "free"]),
+        ] {
+            kinds.push(told(command, target));
+            let bandit = fold(kinds.clone()).bandit.unwrap();
+            let words: Vec<_> = (bandit.arms.iter())
+                .map(|arm| crate::control::arm_words(arm.is_forced, arm.is_frozen))
+                .collect();
+            assert_eq!(words, stand, "after {command} {target:?}");
+        }
+        let before_any = fold(vec![told("arm_force", Some("rule"))]);
+        assert_eq!(before_any.bandit, None, "nothing is known to be a bandit");
+    }
+
+    #[test]
+    fn a_run_that_goes_on_from_a_checkpoint_counts_what_is_chosen_again_once() {
+        let at = |pull: u64, step: u64, name: &str| {
+            let mut kind = chose(pull, Some(name));
+            if let EventKind::BanditChose { step: at, .. } = &mut kind {
+                *at = step;
+            }
+            kind
+        };
+        let resumed = EventKind::RunResumed {
+            from_step: 1,
+            checkpoint: None,
+            lost_steps: 2,
+            passed_over: Vec::new(),
+        };
+        let bandit = fold(vec![
+            at(0, 1, "rule"),
+            at(1, 2, "rule"),
+            at(2, 3, "model"),
+            resumed,
+            at(1, 2, "model"),
+        ])
+        .bandit
+        .unwrap();
+        assert_eq!((bandit.chosen["rule"], bandit.chosen["model"]), (1, 1));
+        assert_eq!((bandit.choices, bandit.reasons["sampled"]), (2, 2));
+        let pulls: Vec<u64> = bandit.recent.iter().map(|choice| choice.pull).collect();
+        assert_eq!(pulls, [0, 1]);
     }
 
     #[test]

@@ -13,11 +13,12 @@ pub struct ControlRecord {
     /// The client's own number of the request.
     pub request: u64,
     pub who: String,
-    /// `pause`, `resume`, `step`, `checkpoint`, `stop`, `set`, `mode`, `trip`, `clear`, `mute`, `unmute`, `roll_back`
+    /// `pause`, `resume`, `step`, `checkpoint`, `stop`, `set`, `mode`, `trip`, `clear`, `mute`, `unmute`, `roll_back`,
+    /// `arm_force`, `arm_release`, `arm_freeze`, `arm_unfreeze`
     pub command: String,
     /// Steps trained at that moment.
     pub step: u64,
-    /// The guard, the checkpoint or the mode that it is about.
+    /// The guard, the arm, the checkpoint or the mode that it is about.
     pub target: Option<String>,
     /// `set`: the experiment's key.
     pub knob: Option<String>,
@@ -32,7 +33,7 @@ pub enum Outcome {
         to: Option<Number>,
         /// `set`, `mode`: the first step that is trained with it.
         from_step: Option<u64>,
-        /// `mode`, `roll_back` and what is done with a guard: what stood before, and what stands now.
+        /// `mode`, `roll_back` and what is done with a guard or an arm: what stood before, and what stands now.
         before: Option<String>,
         after: Option<String>,
         /// `mute` for a number of steps: the last of them.
@@ -121,6 +122,9 @@ impl RunState {
                     if let (Some(started), Some(mode)) = (&mut self.started, &record.target) {
                         started.mode.clone_from(mode);
                     }
+                }
+                "arm_force" | "arm_release" | "arm_freeze" | "arm_unfreeze" => {
+                    self.control_arm(&record.command, record.target.as_deref());
                 }
                 _ => self.guards.control(&record),
             }

@@ -225,7 +225,7 @@ pub struct RunState {
 impl RunState {
     /// Raised whenever [`RunState::apply`] does something else with some event, or a field is added, removed or moved:
     /// states that an earlier fold left on disk are then made again. A test holds it to the fields.
-    pub(crate) const FOLD_VERSION: u32 = 9;
+    pub(crate) const FOLD_VERSION: u32 = 10;
 
     /// The state after all of `events`.
     pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
@@ -484,7 +484,7 @@ impl RunState {
         self.checkpoints
             .retain(|checkpoint| checkpoint.step <= step);
         if let Some(bandit) = &mut self.bandit {
-            bandit.history.retain(|point| point.step <= step);
+            bandit.rewind(step);
         }
         self.progress.retain(|(trained, _, _)| *trained <= step);
         let (_, tokens, samples) = self.progress.last().copied().unwrap_or_default();

@@ -17,8 +17,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use runlog::control::{
-    Applied, Board, CheckpointName, CheckpointState, Command, GuardOrder, GuardState, Job, KNOBS,
-    Knob, KnobState, Request, RunMode, Server, Status, WaitState,
+    Applied, ArmOrder, ArmState, Board, CheckpointName, CheckpointState, Command, GuardOrder,
+    GuardState, Job, KNOBS, Knob, KnobState, Request, RunMode, Server, Status, WaitState,
 };
 use runlog::event::{EventKind, Lane};
 use runlog::number::Number;
@@ -66,6 +66,11 @@ pub trait Controlled {
     /// Something with a guard, or with all; `who` asks.
     fn guard(&mut self, _name: &str, _order: GuardOrder, _who: &str) -> Result<Done, String> {
         Err("this run has no guards".to_owned())
+    }
+
+    /// Something with the bandit's arms.
+    fn arm(&mut self, _order: ArmOrder) -> Result<Done, String> {
+        Err("this run has no bandit: it trains by no reward".to_owned())
     }
 
     /// Goes back to a checkpoint; steps go on counting.
@@ -145,6 +150,8 @@ pub struct Standing {
     /// `sync`, `one_step_off`, `async`; empty: none.
     pub mode: String,
     pub guards: Vec<GuardState>,
+    /// Of the bandit; empty: there is none.
+    pub arms: Vec<ArmState>,
     pub checkpoints: Vec<CheckpointState>,
 }
 
@@ -302,6 +309,7 @@ impl Control {
             }
             status.mode = standing.mode;
             status.guards = standing.guards;
+            status.arms = standing.arms;
             status.checkpoints = standing.checkpoints;
         });
     }
@@ -409,6 +417,7 @@ impl Control {
             Command::Guard { guard, order } => run
                 .guard(&guard, order, &who)
                 .map(|done| done.applied(step)),
+            Command::Arm(order) => run.arm(order).map(|done| done.applied(step)),
             Command::RollBack { to } => run.roll_back(to).map(|done| done.applied(step)),
             Command::Status => {
                 job.refused("status is told by the socket's own thread");

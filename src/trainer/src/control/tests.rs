@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Counting {
     trained: u64,
     lr: f64,
+    /// Of its one arm.
+    is_frozen: bool,
     /// Whether it writes checkpoints beside its steps; those that wait to hear of theirs.
     writes_beside: bool,
     waiting: Vec<Told>,
@@ -42,6 +44,33 @@ impl Controlled for Counting {
             Ok(self.lr)
         } else {
             Err("it only counts".to_owned())
+        }
+    }
+
+    fn arm(&mut self, order: ArmOrder) -> Result<Done, String> {
+        let before = self.standing().arms[0].words().to_owned();
+        match order.arm() {
+            Some("rule") | None => {}
+            Some(arm) => return Err(format!("no arm is called `{arm}`; there are rule")),
+        }
+        self.is_frozen = matches!(order, ArmOrder::Freeze(_));
+        Ok(Done {
+            before,
+            after: self.standing().arms[0].words().to_owned(),
+            from_step: Some(self.trained + 1),
+            ..Done::default()
+        })
+    }
+
+    fn standing(&mut self) -> Standing {
+        let rule = ArmState {
+            name: "rule".to_owned(),
+            is_frozen: self.is_frozen,
+            ..ArmState::default()
+        };
+        Standing {
+            arms: vec![rule],
+            ..Standing::default()
         }
     }
 
@@ -76,6 +105,7 @@ impl Bench {
         let mut run = Counting {
             trained: 0,
             lr: 1e-3,
+            is_frozen: false,
             writes_beside: false,
             waiting: Vec::new(),
         };
@@ -252,6 +282,34 @@ fn a_knob_that_is_set_has_its_old_and_new_value_in_the_answer_the_status_and_the
     assert_eq!(
         bench.events(),
         ["set@1/Some(2) ana@laptop", "set: it only counts"]
+    );
+}
+
+#[test]
+fn an_order_for_an_arm_is_answered_with_what_became_of_it_and_its_arms_are_in_the_status() {
+    let mut bench = Bench::new();
+    let mut client = bench.client();
+    let freeze = |arm: &str| Command::arm("freeze", Some(arm)).expect("an order");
+    let known = ask(&mut client, freeze("rule"));
+    let unknown = ask(&mut client, freeze("rulle"));
+    bench.step();
+    let answer = applied(&mut client, known);
+    assert_eq!(
+        (answer.before.as_deref(), answer.after.as_deref()),
+        (Some("free"), Some("frozen"))
+    );
+    assert_eq!(
+        refused(&mut client, unknown),
+        "no arm is called `rulle`; there are rule"
+    );
+    let arms = client.status().expect("a status").arms;
+    assert_eq!((&*arms[0].name, arms[0].words()), ("rule", "frozen"));
+    assert_eq!(
+        bench.events(),
+        [
+            "arm_freeze@0/Some(1) ana@laptop",
+            "arm_freeze: no arm is called `rulle`; there are rule"
+        ]
     );
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::line;
+use crate::control::arms::ArmState;
 use crate::control::orders::{CheckpointState, GuardState};
 use crate::control::waits::WaitState;
 use crate::number::Number;
@@ -72,7 +73,7 @@ pub struct Applied {
     pub from: Option<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Number>,
-    /// `mode`, `roll_back` and what is done with a guard: what stood before, and what stands now.
+    /// `mode`, `roll_back` and what is done with a guard or an arm: what stood before, and what stands now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +111,9 @@ pub struct Status {
     /// Of `trainer.guards`, in that order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<GuardState>,
+    /// Of `reward.bandit`, in the order of the arms; empty: the run has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arms: Vec<ArmState>,
     /// What the run can go back to, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<CheckpointState>,

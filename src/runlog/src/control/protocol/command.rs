@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use crate::control::arms::ArmOrder;
 use crate::control::knobs::{self, Knob};
-use crate::control::orders::{CheckpointName, GuardOrder, RunMode, guard_name};
+use crate::control::orders::{CheckpointName, GuardOrder, RunMode, one_word};
 
 /// Most policy versions that rollouts may lag; that of the knob `trainer.max_staleness`.
 pub const MAX_STALENESS: u64 = 8;
@@ -34,6 +35,8 @@ pub enum Command {
         guard: String,
         order: GuardOrder,
     },
+    /// Something with the arms of `reward.bandit`.
+    Arm(ArmOrder),
     /// Weights, optimizers, controllers and data from a checkpoint; steps go on counting.
     RollBack {
         to: CheckpointName,
@@ -43,7 +46,7 @@ pub enum Command {
 }
 
 impl Command {
-    pub(super) const NAMES: [&str; 13] = [
+    pub(super) const NAMES: [&str; 17] = [
         "pause",
         "resume",
         "step",
@@ -55,6 +58,10 @@ impl Command {
         "clear",
         "mute",
         "unmute",
+        "arm_force",
+        "arm_release",
+        "arm_freeze",
+        "arm_unfreeze",
         "roll_back",
         "status",
     ];
@@ -70,16 +77,18 @@ impl Command {
             Self::Set { .. } => "set",
             Self::Mode { .. } => "mode",
             Self::Guard { order, .. } => order.name(),
+            Self::Arm(order) => order.name(),
             Self::RollBack { .. } => "roll_back",
             Self::Status => "status",
         }
     }
 
-    /// What it is about, for the log: a guard's name, a checkpoint's, a mode's.
+    /// What it is about, for the log: a guard's name, an arm's, a checkpoint's, a mode's.
     pub fn target(&self) -> Option<String> {
         match self {
             Self::Mode { mode, .. } => Some(mode.name().to_owned()),
             Self::Guard { guard, .. } => Some(guard.clone()),
+            Self::Arm(order) => order.arm().map(str::to_owned),
             Self::RollBack { to } => Some(to.to_string()),
             _ => None,
         }
@@ -91,9 +100,14 @@ impl Command {
             return Err("a guard is muted for 1 step or more".to_owned());
         }
         Ok(Self::Guard {
-            guard: guard_name(name)?,
+            guard: one_word(name, "guard")?,
             order,
         })
+    }
+
+    /// Of what is done with an arm (`force`, `release`, `freeze`, `unfreeze`) and its name as written.
+    pub fn arm(word: &str, arm: Option<&str>) -> Result<Self, String> {
+        ArmOrder::new(word, arm).map(Self::Arm)
     }
 
     /// Of a mode as written; a bound of staleness belongs to async.
@@ -132,6 +146,13 @@ impl fmt::Display for Command {
                 guard,
                 order: GuardOrder::Mute { steps: Some(steps) },
             } => write!(formatter, "mute {guard} {steps}"),
+            Self::Arm(order) => {
+                formatter.write_str(&order.name().replace('_', " "))?;
+                match order.arm() {
+                    Some(arm) => write!(formatter, " {arm}"),
+                    None => Ok(()),
+                }
+            }
             Self::Mode { .. } | Self::Guard { .. } | Self::RollBack { .. } => write!(
                 formatter,
                 "{} {}",

@@ -6,6 +6,8 @@
 //!  {"answer":"applied","id":7,"step":12,"from_step":13,"from":1e-6,"to":1e-5}
 //!  {"id":8,"who":"ana@laptop via lathe","command":"mute","guard":"kl","steps":20}
 //!  {"answer":"applied","id":8,"step":12,"before":"armed","after":"muted until step 32"}
+//!  {"id":9,"who":"ana@laptop via lathe","command":"arm_force","arm":"rule"}
+//!  {"answer":"applied","id":9,"step":12,"from_step":13,"before":"free","after":"forced"}
 //! ```
 
 mod answer;

@@ -43,6 +43,9 @@ struct Line {
     /// Of a mute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     steps: Option<u64>,
+    /// Of what is done with the bandit's arms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    arm: Option<String>,
     /// Of a roll back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     to: Option<String>,
@@ -87,6 +90,10 @@ impl Line {
             "clear" => guard(GuardOrder::Clear)?,
             "mute" => guard(GuardOrder::Mute { steps: self.steps })?,
             "unmute" => guard(GuardOrder::Unmute)?,
+            "arm_force" | "arm_release" | "arm_freeze" | "arm_unfreeze" => {
+                let word = self.command.trim_start_matches("arm_");
+                Command::arm(word, self.arm.as_deref())?
+            }
             "roll_back" => {
                 let Some(to) = &self.to else {
                     return Err("roll_back needs a checkpoint: \"to\":\"best\"".to_owned());
@@ -103,12 +110,14 @@ impl Line {
         };
         let is_set = matches!(command, Command::Set { .. });
         let is_guard = matches!(command, Command::Guard { .. });
+        let is_arm = matches!(command, Command::Arm(_));
         let is_mute = self.command == "mute";
         let is_mode = self.command == "mode";
         let too_much: Vec<&str> = [
             ("knob", self.knob.is_some() && !is_set),
             ("value", self.value.is_some() && !is_set),
             ("guard", self.guard.is_some() && !is_guard),
+            ("arm", self.arm.is_some() && !is_arm),
             ("steps", self.steps.is_some() && !is_mute),
             ("to", self.to.is_some() && self.command != "roll_back"),
             ("mode", self.mode.is_some() && !is_mode),
@@ -179,6 +188,7 @@ impl Request {
                     raw.steps = *steps;
                 }
             }
+            Command::Arm(order) => raw.arm = order.arm().map(str::to_owned),
             Command::RollBack { to } => raw.to = Some(to.to_string()),
             Command::Pause
             | Command::Resume
@@ -211,6 +221,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::control::arms::ArmOrder;
     use crate::control::knobs::{self, Knob};
     use crate::control::orders::{CheckpointName, RunMode};
     use crate::control::protocol::MAX_STALENESS;
@@ -242,6 +253,10 @@ mod tests {
                 ]
             )
                 .prop_map(|(guard, order)| Command::Guard { guard, order }),
+            ("[a-z_-]{1,20}", 0..4_usize).prop_map(|(arm, at)| {
+                let word = ArmOrder::WORDS[at];
+                Command::arm(word, (word != "release").then_some(&*arm)).unwrap()
+            }),
             prop_oneof![
                 any::<u64>().prop_map(CheckpointName::Step),
                 Just(CheckpointName::Best),
@@ -343,6 +358,26 @@ mod tests {
                 r#"{"id":3,"command":"roll_back","to":"worst"}"#,
                 Some(3),
                 "expected a step's number, best or good",
+            ),
+            (
+                r#"{"id":3,"command":"arm_freeze"}"#,
+                Some(3),
+                "arm freeze needs an arm's name",
+            ),
+            (
+                r#"{"id":3,"command":"arm_force","arm":"a b"}"#,
+                Some(3),
+                "`a b` is no arm's name",
+            ),
+            (
+                r#"{"id":3,"command":"arm_release","arm":"judge"}"#,
+                Some(3),
+                "arm release takes no name",
+            ),
+            (
+                r#"{"id":3,"command":"pause","arm":"judge"}"#,
+                Some(3),
+                "pause takes no arm",
             ),
             (
                 r#"{"id":3,"command":"mode","mode":"fast"}"#,
