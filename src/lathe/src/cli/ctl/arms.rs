@@ -144,11 +144,11 @@ mod tests {
         assert_eq!(
             lines(&arms, terminal),
             [
-                "rule   forced  0.712 ± 0.031  34 pulls  chance 0.881",
-                "judge  free    unknown        1 pull                  2 timed out",
+                "rule   forced  0.712 ± 0.0310  34 pulls  chance 0.881",
+                "judge  free    unknown         1 pull                  2 timed out",
             ]
         );
         terminal.unicode = false;
-        assert!(lines(&arms, terminal)[0].contains("0.712 +- 0.031"));
+        assert!(lines(&arms, terminal)[0].contains("0.712 +- 0.0310"));
     }
 }
