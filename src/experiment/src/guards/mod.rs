@@ -25,11 +25,12 @@ pub use action::{Action, Rung, Target};
 pub(crate) use read::read;
 
 /// Alarms that a guard may watch: those of the alarm table that the trainer's own numbers can raise.
-pub const ALARMS: [&str; 6] = [
+pub const ALARMS: [&str; 7] = [
     "non_finite",
     "kl_blow_up",
     "entropy_collapse",
     "length_runaway",
+    "reward_hacking",
     "all_equal_groups",
     "clip_saturation",
 ];
@@ -45,6 +46,7 @@ pub const ONLINE: &str = r#"
 - {name: grad_norm, metric: actor/grad_norm, above_baseline: 20, for: 3, action: [alert, lower_lr 0.5]}
 - {name: entropy, alarm: entropy_collapse, action: [alert]}
 - {name: reward_hacking, alarm: length_runaway, action: [alert]}
+- {name: held_out_judge, alarm: reward_hacking, action: [alert]}
 "#;
 
 /// Names of presets.

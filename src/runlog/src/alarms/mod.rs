@@ -9,6 +9,7 @@
 
 mod changes;
 mod detectors;
+mod hacking;
 mod latch;
 mod recording;
 mod reward;
@@ -23,7 +24,7 @@ pub use changes::Change;
 pub use thresholds::{THRESHOLDS, Threshold};
 
 use crate::state::RunState;
-use thresholds::NON_FINITE;
+use thresholds::{HACKING, NON_FINITE};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,7 +120,9 @@ impl Alarms {
     pub fn reads(names: &[String], metric: &str) -> bool {
         let watches = |threshold: &&Threshold| {
             // A number that is not finite is looked for everywhere.
-            threshold.name == NON_FINITE.name || threshold.metrics.contains(&metric)
+            threshold.name == NON_FINITE.name
+                || threshold.metrics.contains(&metric)
+                || (threshold.name == HACKING.name && hacking::reads(metric))
         };
         reward::reads(metric)
             || THRESHOLDS

@@ -66,6 +66,20 @@ pub const LENGTH: Threshold = Threshold {
 /// Steps at the start of a run in which answers may take another form.
 pub const LENGTH_GRACE_STEPS: u64 = 30;
 
+pub const HACKING: Threshold = Threshold {
+    name: "reward_hacking",
+    metrics: &["bandit/probe/accuracy"],
+    measure: "the smaller z of two Mann-Kendall trends over the latest 8 to 32 values of a held-out judge (an arm that the bandit \
+              does not choose among, the probe, val-core): the chosen arm's score up, the judge down",
+    raise: 3.0,
+    clear: 1.0,
+    raise_after: 3,
+    clear_after: 5,
+    reason: "z = 3 is 1 in 740 for a series that stands still, and both must be: a score that rises while a judge that nothing \
+             is trained for falls is bought, not earned. The variance is that of neighbours that are alike, or a slow wave \
+             would do",
+};
+
 pub const ALL_EQUAL: Threshold = Threshold {
     name: "all_equal_groups",
     metrics: &["reward/all_equal_group_frac"],
@@ -143,8 +157,8 @@ pub const CARRIED: Threshold = Threshold {
 };
 
 /// All of them, for help and README.
-pub static THRESHOLDS: [Threshold; 9] = [
-    NON_FINITE, KL, ENTROPY, LENGTH, ALL_EQUAL, CLIP, SYNC, STALL, CARRIED,
+pub static THRESHOLDS: [Threshold; 10] = [
+    NON_FINITE, KL, ENTROPY, LENGTH, HACKING, ALL_EQUAL, CLIP, SYNC, STALL, CARRIED,
 ];
 
 /// Points of each series that are looked at when a run is opened; older alarms are history.

@@ -1,0 +1,442 @@
+//! Reward hacking: what is trained for rises while a judge that nothing is trained for falls.
+//!
+//! Both by a trend that is no noise: Mann-Kendall over the latest values, with the variance of a series whose neighbours are
+//! alike (Yue and Wang 2004, <https://doi.org/10.1023/B:WARM.0000043140.61082.60>). Knows arms by their metrics alone.
+
+use std::collections::BTreeMap;
+
+use super::detectors::{at, fresh};
+use super::latch::{Latch, Look};
+use super::reward::mean;
+use super::thresholds::HACKING;
+use super::{Detector, Raised, Severity, Threshold, short};
+use crate::series::{Series, XAxis};
+use crate::state::RunState;
+
+/// Values of a judge that a trend is looked for in: a hack shows within some tens of steps, and an older rise is history.
+const MOST: usize = 32;
+/// Fewer tell no trend: eight that fall one after another have z = 3.3.
+const LEAST: usize = 8;
+
+/// The arm of `bandit/arm/NAME/chosen`.
+fn choosable(metric: &str) -> Option<&str> {
+    metric.strip_prefix("bandit/arm/")?.strip_suffix("/chosen")
+}
+
+/// The arm of `reward/arm/NAME/score/mean`.
+fn scored(metric: &str) -> Option<&str> {
+    metric
+        .strip_prefix("reward/arm/")?
+        .strip_suffix("/score/mean")
+}
+
+/// Whether it judges without being trained for: verifiable prompts, unseen ones.
+fn is_apart(metric: &str) -> bool {
+    let is_core = metric.starts_with("val-core/")
+        && (metric.contains("/reward/mean@") || metric.contains("/acc/mean@"));
+    metric == "bandit/probe/accuracy" || is_core
+}
+
+/// Whether this detector is made of this metric.
+pub(super) fn reads(metric: &str) -> bool {
+    choosable(metric).is_some() || scored(metric).is_some() || is_apart(metric)
+}
+
+/// Who is trained for, and who only looks on.
+#[derive(Debug, Default)]
+pub(super) struct RewardHacking {
+    /// Metrics of the run when they were last sorted.
+    known: usize,
+    arms: Vec<String>,
+    judges: BTreeMap<String, Judge>,
+}
+
+#[derive(Debug, Default)]
+struct Judge {
+    seen: usize,
+    latch: Latch,
+    message: String,
+}
+
+/// What is seen over the latest values of a judge.
+struct Seen {
+    /// The smaller of the two trends' z: how sure it is that one rises and the other falls.
+    measure: f64,
+    message: String,
+}
+
+impl RewardHacking {
+    /// Sorts the metrics, when there are new ones.
+    fn sort(&mut self, state: &RunState) {
+        if state.series.len() == self.known {
+            return;
+        }
+        self.known = state.series.len();
+        self.arms = state
+            .series
+            .names()
+            .filter_map(choosable)
+            .map(str::to_owned)
+            .collect();
+        if self.arms.is_empty() {
+            return;
+        }
+        let arms = &self.arms;
+        let is_held_out =
+            |metric: &str| scored(metric).is_some_and(|arm| !arms.iter().any(|known| known == arm));
+        for metric in state.series.names() {
+            if is_held_out(metric) || is_apart(metric) {
+                self.judges.entry(metric.to_owned()).or_default();
+            }
+        }
+        // What had no choices yet may have been taken for a judge.
+        self.judges
+            .retain(|metric, _| is_held_out(metric) || is_apart(metric));
+    }
+
+    /// The arm that was chosen in more than half of the steps `from..=to`.
+    fn chosen(&self, state: &RunState, from: u64, to: u64) -> Option<&str> {
+        self.arms
+            .iter()
+            .find(|arm| {
+                state
+                    .series
+                    .get(&format!("bandit/arm/{arm}/chosen"))
+                    .and_then(|chosen| mean(between(chosen, from, to)))
+                    .is_some_and(|share| share > 0.5)
+            })
+            .map(String::as_str)
+    }
+
+    /// The judge's values up to its `i`-th, against the arm that was trained for meanwhile.
+    fn look(&self, state: &RunState, judge: &str, series: Series<'_>, i: usize) -> Option<Seen> {
+        let first = (i + 1).saturating_sub(MOST);
+        let held: Vec<f64> = finite(&series.values()[first..=i]);
+        if held.len() < LEAST {
+            return None;
+        }
+        let (from, to) = (series.step(first), series.step(i));
+        let arm = self.chosen(state, from, to)?;
+        let scores = state.series.get(&format!("reward/arm/{arm}/score/mean"))?;
+        let scores = thinned(&finite(between(scores, from, to)));
+        if scores.len() < LEAST {
+            return None;
+        }
+        let (rise, fall) = (trend(&scores), -trend(&held));
+        let name = scored(judge).map_or_else(|| judge.to_owned(), |arm| format!("judge {arm}"));
+        let change = |values: &[f64]| {
+            let part = values.len().div_ceil(4);
+            let before = mean(&values[..part]).unwrap_or(f64::NAN);
+            let now = mean(&values[values.len() - part..]).unwrap_or(f64::NAN);
+            format!("from {} to {}", short(before), short(now))
+        };
+        Some(Seen {
+            measure: rise.min(fall),
+            message: format!(
+                "the score of arm {arm}, which is trained for, rose {} in steps {from} to {to} while the held-out {name} fell {}",
+                change(&scores),
+                change(&held)
+            ),
+        })
+    }
+}
+
+impl Detector for RewardHacking {
+    fn threshold(&self) -> &'static Threshold {
+        &HACKING
+    }
+
+    fn check(&mut self, state: &RunState) -> Vec<Raised> {
+        self.sort(state);
+        let mut judges = std::mem::take(&mut self.judges);
+        let mut found = Vec::new();
+        for (metric, judge) in &mut judges {
+            let Some(series) = state.series.get(metric) else {
+                continue;
+            };
+            for i in fresh(&mut judge.seen, series) {
+                let Some(seen) = self.look(state, metric, series, i) else {
+                    continue;
+                };
+                let look = Look::of(seen.measure, &HACKING);
+                judge.latch.take(look, at(series, i), &HACKING);
+                if look == Look::Bad {
+                    judge.message = seen.message;
+                }
+            }
+            found.extend(judge.latch.raised().map(|since| Raised {
+                subject: metric.clone(),
+                severity: Severity::Critical,
+                since,
+                message: judge.message.clone(),
+            }));
+        }
+        self.judges = judges;
+        found
+    }
+}
+
+/// Values of the steps `from..=to`, in the order of the log.
+fn between(series: Series<'_>, from: u64, to: u64) -> &[f64] {
+    let range = series.range(from as f64, to as f64, XAxis::Step);
+    &series.values()[range]
+}
+
+fn finite(values: &[f64]) -> Vec<f64> {
+    let finite = values.iter().copied().filter(|value| value.is_finite());
+    finite.collect()
+}
+
+/// At most [`MOST`] means of neighbours, of as many each; the oldest that are too few are left out.
+fn thinned(values: &[f64]) -> Vec<f64> {
+    let each = values.len().div_ceil(MOST).max(1);
+    let newest = &values[values.len() % each..];
+    newest.chunks(each).filter_map(mean).collect()
+}
+
+/// z of Mann and Kendall's test for a trend: above 0 the values rise; about normal while there is none. 0 of fewer than three.
+fn trend(values: &[f64]) -> f64 {
+    let n = values.len();
+    if n < 3 {
+        return 0.0;
+    }
+    let pairs = || (0..n).flat_map(|j| (0..j).map(move |i| (i, j)));
+    let sign: i64 = pairs()
+        .map(|(i, j)| i64::from(values[j] > values[i]) - i64::from(values[j] < values[i]))
+        .sum();
+    let count = n as f64;
+    // Equal values tell nothing, so they take from the variance.
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let tied: f64 = sorted
+        .chunk_by(|a, b| a.partial_cmp(b).is_some_and(std::cmp::Ordering::is_eq))
+        .map(|equal| {
+            let t = equal.len() as f64;
+            t * (t - 1.0) * (2.0 * t + 5.0)
+        })
+        .sum();
+    let variance = (count * (count - 1.0) * (2.0 * count + 5.0) - tied) / 18.0;
+    if variance <= 0.0 {
+        return 0.0;
+    }
+    let mut slopes: Vec<f64> = pairs()
+        .map(|(i, j)| (values[j] - values[i]) / (j - i) as f64)
+        .collect();
+    slopes.sort_unstable_by(f64::total_cmp);
+    let slope = f64::midpoint(slopes[(slopes.len() - 1) / 2], slopes[slopes.len() / 2]);
+    let rest: Vec<f64> = (values.iter().enumerate())
+        .map(|(i, value)| value - slope * i as f64)
+        .collect();
+    let alike = neighbours_alike(&rest).clamp(0.0, 0.95);
+    let variance = variance * (1.0 + alike) / (1.0 - alike);
+    // By one towards 0: the sum goes in steps of two.
+    (sign - sign.signum()) as f64 / variance.sqrt()
+}
+
+/// Autocorrelation of neighbours.
+fn neighbours_alike(values: &[f64]) -> f64 {
+    let middle = values.iter().sum::<f64>() / values.len() as f64;
+    let square: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
+    let product: f64 = values
+        .windows(2)
+        .map(|pair| (pair[0] - middle) * (pair[1] - middle))
+        .sum();
+    if square > 0.0 { product / square } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::alarms::{Alarms, Limits};
+    use crate::event::{Event, EventKind};
+    use crate::number::{Number, Values};
+
+    /// Numbers between -1 and 1 without a pattern, the same for the same seed (splitmix64).
+    struct Noise(u64);
+
+    impl Noise {
+        fn next(&mut self) -> f64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
+        }
+    }
+
+    /// A run whose bandit chooses arm `a`, with a held-out judge `exact`; gives what the alarms say at its end and whether
+    /// there ever was one.
+    fn run(
+        steps: u64,
+        score: impl Fn(u64, &mut Noise) -> f64,
+        held: impl Fn(u64, &mut Noise) -> f64,
+        seed: u64,
+    ) -> (Vec<(String, u64, String)>, bool) {
+        let mut noise = Noise(seed);
+        let mut state = RunState::default();
+        let mut alarms = Alarms::new(Limits::default());
+        let mut ever = false;
+        for step in 1..=steps {
+            let values: Values = [
+                ("reward/arm/a/score/mean", score(step, &mut noise)),
+                ("reward/arm/b/score/mean", 0.5),
+                ("reward/arm/exact/score/mean", held(step, &mut noise)),
+                ("bandit/arm/a/chosen", f64::from(step % 5 != 0)),
+                ("bandit/arm/b/chosen", f64::from(step % 5 == 0)),
+            ]
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), Number(value)))
+            .collect();
+            state.apply(&Event {
+                seq: step,
+                elapsed_ms: step as f64 * 1000.0,
+                kind: EventKind::StepEnded {
+                    step,
+                    policy_version: step,
+                    values,
+                },
+            });
+            alarms.follow(&state);
+            ever |= !alarms.active().is_empty();
+        }
+        let active = alarms.active().iter();
+        let found = active.map(|found| {
+            assert_eq!(found.name, "reward_hacking");
+            (
+                found.subject.clone(),
+                found.since_step,
+                found.message.clone(),
+            )
+        });
+        (found.collect(), ever)
+    }
+
+    #[test]
+    fn a_hacked_arm_is_named_with_the_judge_that_falls_and_since_when() {
+        let hack = |step: u64| (step.saturating_sub(60) as f64 * 0.01).min(0.4);
+        let (found, _) = run(
+            110,
+            |step, noise| 0.4 + hack(step) + 0.05 * noise.next(),
+            |step, noise| 0.5 - hack(step) + 0.05 * noise.next(),
+            1,
+        );
+        let [(subject, since, message)] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(subject, "reward/arm/exact/score/mean");
+        assert!((65..90).contains(since), "since {since}");
+        for part in [
+            "arm a, which is trained for, rose from 0.",
+            "held-out judge exact fell from 0.",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn it_ends_when_the_judge_comes_back() {
+        let held = |step: u64| match step {
+            0..60 => 0.5,
+            60..100 => 0.5 - (step - 60) as f64 * 0.01,
+            _ => 0.1 + (step - 100) as f64 * 0.01,
+        };
+        let score = |step: u64| 0.3 + (step as f64 * 0.005);
+        let noisy = |value: f64, noise: &mut Noise| value + 0.02 * noise.next();
+        let (found, ever) = run(
+            140,
+            |step, noise| noisy(score(step), noise),
+            |step, noise| noisy(held(step), noise),
+            3,
+        );
+        assert_eq!((found.len(), ever), (0, true));
+    }
+
+    #[test]
+    fn learning_raises_both_and_no_alarm() {
+        for seed in 0..20 {
+            let (_, ever) = run(
+                150,
+                |step, noise| 0.2 + 0.004 * step as f64 + 0.05 * noise.next(),
+                |step, noise| 0.3 + 0.003 * step as f64 + 0.05 * noise.next(),
+                seed,
+            );
+            assert!(!ever, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn noise_raises_none_also_where_neighbours_are_alike() {
+        let last = std::cell::Cell::new((0.0, 0.0));
+        for seed in 0..60 {
+            last.set((0.0, 0.0));
+            let (_, ever) = run(
+                200,
+                |_, noise| {
+                    let (a, b) = last.get();
+                    last.set((0.6 * a + noise.next(), b));
+                    last.get().0
+                },
+                |_, noise| {
+                    let (a, b) = last.get();
+                    last.set((a, 0.6 * b + noise.next()));
+                    last.get().1
+                },
+                seed,
+            );
+            assert!(!ever, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_run_whose_arms_nobody_chooses_among_is_not_looked_at() {
+        let mut state = RunState::default();
+        let mut detector = RewardHacking::default();
+        for step in 1..=60 {
+            let values: Values = [
+                ("reward/arm/a/score/mean".to_owned(), Number(step as f64)),
+                (
+                    "reward/arm/exact/score/mean".to_owned(),
+                    Number(-(step as f64)),
+                ),
+            ]
+            .into();
+            state.apply(&Event {
+                seq: step,
+                elapsed_ms: step as f64,
+                kind: EventKind::StepEnded {
+                    step,
+                    policy_version: step,
+                    values,
+                },
+            });
+            assert_eq!(detector.check(&state), []);
+        }
+        assert!(detector.judges.is_empty());
+    }
+
+    #[test]
+    fn the_trend_equals_a_value_worked_out_by_hand() {
+        // S = 10, variance 5 * 4 * 15 / 18 = 16.67, and what is left of a straight line is all the same.
+        let z = trend(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert!(
+            (z - 9.0 / (5.0 * 4.0 * 15.0 / 18.0_f64).sqrt()).abs() < 1e-12,
+            "{z}"
+        );
+        assert_eq!(trend(&[2.0; 9]), 0.0);
+        assert_eq!(trend(&[1.0, 2.0]), 0.0);
+    }
+
+    proptest! {
+        #[test]
+        fn a_trend_turns_its_sign_with_the_series_and_is_of_no_unit(
+            values in prop::collection::vec(-1e3..1e3_f64, 3..40), factor in 1e-3..1e3_f64,
+        ) {
+            let z = trend(&values);
+            prop_assert!(z.is_finite());
+            let turned: Vec<f64> = values.iter().map(|value| -value * factor).collect();
+            prop_assert!((z + trend(&turned)).abs() <= 1e-6 * (1.0 + z.abs()), "{} and {}", z, trend(&turned));
+        }
+    }
+}
