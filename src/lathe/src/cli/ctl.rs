@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::arguments::{CtlArguments, CtlCommand};
 use super::{Failure, Output, runs};
-use crate::headless::format;
+use crate::headless::{self, format};
 use crate::terminal::{Role, Terminal};
 
 /// Without `--wait`: how long an answer may take that comes between two steps. What takes longer waits for a step's end.
@@ -301,7 +301,7 @@ fn print_status(status: &Status, out: &mut Output, terminal: Terminal) -> Result
         out.line(&format!("  waits for {}", wait.words()))?;
     }
     guards::print_alert(status, out)?;
-    for line in arms::lines(&status.arms, terminal) {
+    for line in headless::arms::lines(&status.arms, terminal) {
         out.line(&format!("  arm {line}"))?;
     }
     for state in &status.knobs {

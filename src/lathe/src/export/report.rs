@@ -142,6 +142,7 @@ pub fn html(run: &RunDir, state: &RunState, extras: &Extras, curves: Option<&str
         None => page.push_str("<p>No metrics were recorded.</p>\n"),
     }
     alarms(&mut page, state);
+    bandit(&mut page, state);
     lanes(&mut page, state);
     metrics(&mut page, state);
     configuration(&mut page, extras);
@@ -297,6 +298,63 @@ fn detected(page: &mut String, state: &RunState) -> bool {
         let _ = writeln!(page, "<p>and {more} more</p>");
     }
     true
+}
+
+/// The arms as the last update left them; nothing of a run without a bandit.
+fn bandit(page: &mut String, state: &RunState) {
+    let Some(bandit) = state.bandit_summary() else {
+        return;
+    };
+    page.push_str("<h2>Bandit</h2>\n<table class=\"facts\">\n");
+    row(page, "policy", &bandit.policy);
+    row(page, "choices", &bandit.choices.to_string());
+    let reasons: Vec<String> = (bandit.reasons.iter())
+        .map(|(why, count)| format!("{why} {count}"))
+        .collect();
+    row(page, "reasons", &reasons.join(", "));
+    row(page, "updates", &bandit.updates.to_string());
+    for (label, value) in [
+        ("estimated regret", bandit.regret),
+        ("disagreement", bandit.disagreement),
+        ("epsilon", bandit.epsilon),
+        ("probe accuracy", bandit.probe_accuracy),
+    ] {
+        if let Some(value) = value {
+            row(page, label, &text::number(value.0));
+        }
+    }
+    page.push_str("</table>\n<table>\n<tr><th>arm</th><th>state</th><th>pulls</th><th>mean</th><th>sd</th><th>chance</th><th>timed out</th><th>missing</th><th>score</th></tr>\n");
+    let number = |value: Option<runlog::number::Number>| {
+        value.map_or_else(String::new, |value| text::number(value.0))
+    };
+    for arm in &bandit.arms {
+        let score = state
+            .series
+            .get(&format!("reward/arm/{}/score/mean", arm.name));
+        let score = score.and_then(|score| Some(score.last()?.value));
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
+            escaped(&arm.name),
+            arm.words(),
+            arm.pulls,
+            number(arm.mean),
+            number(arm.sd),
+            number(arm.chance),
+            arm.timed_out,
+            arm.missing,
+            number(score)
+        );
+    }
+    for (judge, score) in &bandit.held_out {
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>held out</td><td></td><td></td><td></td><td></td><td></td><td></td><td class=\"number\">{}</td></tr>",
+            escaped(judge),
+            text::number(score.0)
+        );
+    }
+    page.push_str("</table>\n");
 }
 
 fn lanes(page: &mut String, state: &RunState) {

@@ -6,6 +6,7 @@
 //! ```
 //! Knows nothing of how a run was started beyond a trainer that it may hold.
 
+pub mod arms;
 mod follow;
 pub mod format;
 mod json;

@@ -2,7 +2,7 @@
 //! logs and batch jobs.
 
 use runlog::control::find_knob;
-use runlog::event::{Event, EventKind, Level, Phase};
+use runlog::event::{BanditArm, Event, EventKind, Level, Phase};
 use runlog::loggers::step_line;
 use runlog::number::Number;
 use runlog::state::{Evaluation, RunState};
@@ -169,6 +169,26 @@ pub fn line(kind: &EventKind) -> Option<String> {
             let change = change(knob.as_deref().or(target.as_deref()), None, *to);
             format!("refused {command}{change} of {who}: {reason}")
         }
+        // One that is for a whole batch: a line for each rollout would hide the steps.
+        EventKind::BanditChose {
+            step,
+            uid,
+            arm,
+            why,
+            ..
+        } if uid.is_empty() => {
+            let arm = arm.as_deref().unwrap_or("all arms");
+            format!("bandit: {arm} from step {step} ({why})")
+        }
+        EventKind::BanditUpdated {
+            update, step, arms, ..
+        } => {
+            let beliefs: Vec<String> = arms.iter().map(belief).collect();
+            format!(
+                "bandit update {update} after step {step}: {}",
+                beliefs.join(", ")
+            )
+        }
         EventKind::LogLine {
             level: level @ (Level::Warning | Level::Error),
             message,
@@ -188,6 +208,17 @@ pub fn line(kind: &EventKind) -> Option<String> {
         } => format!("alarm weight sync of version {version} could not be verified"),
         _ => return None,
     })
+}
+
+/// `rule 0.712 (sd 0.0310)`
+fn belief(arm: &BanditArm) -> String {
+    let mean = arm
+        .mean
+        .map_or_else(|| "unknown".to_owned(), |mean| format::number(mean.0));
+    let sd = arm
+        .sd
+        .map_or_else(String::new, |sd| format!(" (sd {})", format::number(sd.0)));
+    format!("{} {mean}{sd}", arm.name)
 }
 
 /// ` actor.optim.lr 1e-6 -> 1e-5`, ` kl`; empty for a command that is about nothing.

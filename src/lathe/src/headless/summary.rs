@@ -7,9 +7,9 @@ use runlog::alarms::{Alarms, Limits};
 use runlog::event::Lane;
 use runlog::state::{Percentiles, RunState, Series};
 
-use super::format;
 use super::rows::{ENTROPY, KL, LENGTH, REWARD, SFT_LOSS};
 use super::sparkline::sparkline;
+use super::{arms, format};
 use crate::terminal::{Role, Terminal};
 
 const LABEL_COLUMNS: usize = 15;
@@ -41,6 +41,7 @@ pub fn lines(
     lines.push(String::new());
     curves(&mut lines, state, terminal);
     lanes(&mut lines, state, terminal);
+    bandit(&mut lines, state, terminal);
     syncs(&mut lines, state, terminal);
     alarms(&mut lines, state, bad_lines, terminal);
     lines.push(labelled("run", &run_dir.display().to_string()));
@@ -167,6 +168,38 @@ fn lanes(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
             "overlap",
             overlap * 100.0
         ));
+    }
+    lines.push(String::new());
+}
+
+/// What is believed of each arm, and what judges that are held out say.
+fn bandit(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
+    let Some(bandit) = state.bandit_summary() else {
+        return;
+    };
+    let mut words = Vec::new();
+    if !bandit.policy.is_empty() {
+        words.push(bandit.policy.clone());
+    }
+    words.push(format::plural(bandit.choices, "choice"));
+    words.push(format::plural(bandit.updates, "update"));
+    for (name, value) in [
+        ("estimated regret", bandit.regret),
+        ("disagreement", bandit.disagreement),
+        ("epsilon", bandit.epsilon),
+        ("probe", bandit.probe_accuracy),
+    ] {
+        if let Some(value) = value {
+            words.push(format!("{name} {}", format::number(value.0)));
+        }
+    }
+    lines.push(labelled("bandit", &words.join(", ")));
+    for line in arms::lines(&bandit.arms, terminal) {
+        lines.push(format!("    {line}"));
+    }
+    for (judge, score) in &bandit.held_out {
+        let score = format::number(score.0);
+        lines.push(format!("    {judge}  held out, scores {score}"));
     }
     lines.push(String::new());
 }

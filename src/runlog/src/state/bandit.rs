@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::{RunState, push_bounded};
+use crate::control::ArmState;
 use crate::event::{BanditArm, EventKind};
 use crate::number::Number;
 
@@ -63,7 +64,46 @@ pub struct BanditPoint {
     pub disagreement: Option<Number>,
 }
 
+/// A bandit in one object, for the summary of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BanditSummary {
+    /// As the experiment names it; empty before the first update.
+    pub policy: String,
+    pub choices: u64,
+    pub updates: u64,
+    /// In the bandit's order.
+    pub arms: Vec<ArmState>,
+    /// Judges that it does not choose among, with the mean score of the newest batch.
+    pub held_out: BTreeMap<String, Number>,
+    /// Choices by reason.
+    pub reasons: BTreeMap<String, u64>,
+    pub epsilon: Option<Number>,
+    pub regret: Option<Number>,
+    pub disagreement: Option<Number>,
+    /// Mean score of the probe's prompts.
+    pub probe_accuracy: Option<Number>,
+}
+
 impl BanditState {
+    /// Its arms with their pulls; before the first update those that were chosen.
+    pub fn arm_states(&self) -> Vec<ArmState> {
+        let pulls = |name: &str| self.chosen.get(name).copied().unwrap_or(0);
+        if self.arms.is_empty() {
+            let named = self.chosen.iter().filter(|(name, _)| !name.is_empty());
+            return named
+                .map(|(name, pulls)| ArmState {
+                    name: name.clone(),
+                    pulls: *pulls,
+                    ..ArmState::default()
+                })
+                .collect();
+        }
+        self.arms
+            .iter()
+            .map(|arm| ArmState::of(arm, pulls(&arm.name)))
+            .collect()
+    }
+
     /// Back to the end of `step`: later choices and updates are made again.
     pub(super) fn rewind(&mut self, step: u64) {
         self.history.retain(|point| point.step <= step);
@@ -86,6 +126,45 @@ impl BanditState {
 }
 
 impl RunState {
+    /// The judges that the bandit does not choose among: arms that score and are none of its own, by name. Empty before the
+    /// first update, which says which those are.
+    pub fn held_out_judges(&self) -> impl Iterator<Item = (&str, Number)> {
+        let bandit = self
+            .bandit
+            .as_ref()
+            .filter(|bandit| !bandit.arms.is_empty());
+        bandit.into_iter().flat_map(|bandit| {
+            self.series.iter().filter_map(|(metric, series)| {
+                let rest = metric.strip_prefix("reward/arm/")?;
+                let name = rest.strip_suffix("/score/mean")?;
+                let is_own = bandit.arms.iter().any(|arm| arm.name == name);
+                let last = series.last().filter(|_| !is_own)?;
+                Some((name, last.value))
+            })
+        })
+    }
+
+    /// None: it has none, or it has chosen nothing yet.
+    pub fn bandit_summary(&self) -> Option<BanditSummary> {
+        let bandit = self.bandit.as_ref()?;
+        let probe = self.series.get("bandit/probe/accuracy");
+        Some(BanditSummary {
+            policy: bandit.policy.clone(),
+            choices: bandit.choices,
+            updates: bandit.updates,
+            arms: bandit.arm_states(),
+            held_out: self
+                .held_out_judges()
+                .map(|(name, score)| (name.to_owned(), score))
+                .collect(),
+            reasons: bandit.reasons.clone(),
+            epsilon: bandit.epsilon,
+            regret: bandit.regret,
+            disagreement: bandit.disagreement,
+            probe_accuracy: probe.and_then(|probe| Some(probe.last()?.value)),
+        })
+    }
+
     /// Takes a `BanditChose` or `BanditUpdated`; anything else changes nothing.
     pub(super) fn apply_bandit(&mut self, elapsed_ms: f64, kind: &EventKind) {
         match kind {
@@ -313,6 +392,34 @@ mod tests {
         assert_eq!((bandit.choices, bandit.reasons["sampled"]), (2, 2));
         let pulls: Vec<u64> = bandit.recent.iter().map(|choice| choice.pull).collect();
         assert_eq!(pulls, [0, 1]);
+    }
+
+    #[test]
+    fn a_summary_has_the_arms_with_their_pulls_and_the_judges_that_are_held_out() {
+        let scores = |names: [&str; 2]| EventKind::StepEnded {
+            step: 1,
+            policy_version: 1,
+            values: names
+                .into_iter()
+                .map(|name| (format!("reward/arm/{name}/score/mean"), Number(0.5)))
+                .collect(),
+        };
+        let early = fold(vec![chose(0, Some("rule")), scores(["rule", "exact"])]);
+        let summary = early.bandit_summary().unwrap();
+        assert_eq!((&*summary.arms[0].name, summary.arms[0].pulls), ("rule", 1));
+        assert!(summary.held_out.is_empty(), "nobody knows yet");
+        let state = fold(vec![
+            chose(0, Some("model")),
+            scores(["rule", "exact"]),
+            updated(1, 0.25),
+        ]);
+        let summary = state.bandit_summary().unwrap();
+        let pulls: Vec<_> = (summary.arms.iter())
+            .map(|arm| (&*arm.name, arm.pulls, arm.counted))
+            .collect();
+        assert_eq!(pulls, [("rule", 0, 5), ("model", 1, 5)]);
+        assert_eq!(summary.held_out.keys().collect::<Vec<_>>(), ["exact"]);
+        assert_eq!(fold(vec![scores(["rule", "exact"])]).bandit_summary(), None);
     }
 
     #[test]

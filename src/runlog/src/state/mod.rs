@@ -18,7 +18,10 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use bandit::{BanditPoint, BanditState, RECENT_BANDIT_UPDATES};
+pub use bandit::{
+    BanditChoice, BanditPoint, BanditState, BanditSummary, RECENT_BANDIT_CHOICES,
+    RECENT_BANDIT_UPDATES,
+};
 pub use controls::{ControlRecord, Outcome};
 pub use guards::{GuardRecord, Guards, Muted, TripRecord};
 pub use intervals::Intervals;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Evaluation, RunState};
+use super::{BanditSummary, Evaluation, RunState};
 use crate::event::RunStatus;
 use crate::number::Number;
 
@@ -75,6 +75,9 @@ pub struct Summary {
     pub missing_events: u64,
     /// Of the last checkpoint, relative to the run directory.
     pub checkpoint: Option<String>,
+    /// Of `reward.bandit`; left out of a run that has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandit: Option<BanditSummary>,
     /// Lane name to its time; lanes without spans are left out.
     pub lanes: BTreeMap<String, LaneTime>,
     /// Metric name to its last value.
@@ -147,6 +150,7 @@ impl RunState {
                 .checkpoints
                 .last()
                 .map(|checkpoint| checkpoint.path.clone()),
+            bandit: self.bandit_summary(),
             lanes: self
                 .lanes
                 .iter()

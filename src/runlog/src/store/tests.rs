@@ -275,7 +275,10 @@ fn the_sealed_state_is_the_one_of_this_fold_version() {
     fs::write(run_dir.events_path(), EVERY_KIND).unwrap();
     let state = RunState::fold(&crate::tail::read_all(&run_dir.events_path()).unwrap().0);
     let bytes = postcard::to_allocvec(&state).unwrap();
-    assert_eq!((RunState::FOLD_VERSION, crc32c::crc32c(&bytes)), (10, 3_134_442_434));
+    assert_eq!(
+        (RunState::FOLD_VERSION, crc32c::crc32c(&bytes)),
+        (10, 3_134_442_434)
+    );
 }
 
 fn row(sample: u32, tokens: usize) -> RolloutRow {

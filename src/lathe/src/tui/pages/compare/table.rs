@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 use experiment::keys;
+use runlog::RunState;
 use runlog::metrics::{self, Direction};
 use runlog::series::Series;
 
@@ -145,6 +146,31 @@ fn facts(table: &mut Table, runs: &[&OpenRun], shared: &Shared) {
     ] {
         table.rows.push(Row::Fact { name, values });
     }
+    if runs.iter().any(|run| run.state.bandit.is_some()) {
+        let sign = shared.glyphs.pick("±", "+-");
+        let values = runs.iter().map(|run| favourite(&run.state, sign)).collect();
+        let name = "bandit";
+        table.rows.push(Row::Fact { name, values });
+    }
+}
+
+/// The arm that a bandit believes most of: `rule 0.712 ± 0.031`; `-` where there is none, or nothing is known.
+fn favourite(state: &RunState, sign: &str) -> String {
+    let arms = state
+        .bandit
+        .as_ref()
+        .map_or(&[][..], |bandit| &bandit.arms[..]);
+    let known = arms.iter().filter_map(|arm| Some((arm, arm.mean?.0)));
+    let best = known.max_by(|(_, a), (_, b)| a.total_cmp(b));
+    best.map_or_else(
+        || "-".to_owned(),
+        |(arm, mean)| {
+            let spread = arm
+                .sd
+                .map_or_else(String::new, |sd| format!(" {sign} {}", text::number(sd.0)));
+            format!("{} {}{spread}", arm.name, text::number(mean))
+        },
+    )
 }
 
 fn config_rows(
