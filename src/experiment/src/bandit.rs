@@ -135,8 +135,24 @@ pub fn markdown() -> String {
         );
     }
     text.push_str(SIMULATION);
+    text.push_str(ON_SCREEN);
     text
 }
+
+const ON_SCREEN: &str = "
+## On screen
+
+Page 9 of the workbench (it has a tab where a run has a bandit) shows of each arm its state, pulls, posterior on one axis, the
+chance to be chosen next, score, late and missing answers and latency; the choices one by one and as shares over time; means,
+regret and disagreement by update; the last choices with their reasons. `f` forces or releases the arm under the cursor, `z`
+freezes it or lets it go. Judges that are held out (arms that score and are never chosen) stand below. `lathe --plain runs show RUN`,
+`lathe runs show RUN --json`, the HTML report and page Compare have the same numbers.
+
+The alarm `reward_hacking` is raised when the score of the arm that was chosen most rises while a held-out judge falls: an arm
+that the bandit does not choose among, `bandit/probe/accuracy`, or `val-core/*`. Both by Mann-Kendall's test over the judge's
+latest 8 to 32 values, z of 3 or more three times in a row, with the variance of a series whose neighbours are alike. It names both,
+by how much, and since when. Guards may watch it (docs/guards.md); the preset `online` tells.
+";
 
 const INTRODUCTION: &str = "\
 # The bandit over reward sources
@@ -154,7 +170,9 @@ alone, `ensemble` has its own weights. A policy that learns chooses nothing in t
   explores 20 times in all, and ends on a wrong arm in 7 to 42 % of runs; `thompson` and `kl_ucb` lose nothing by waiting.
 - An arm that times out counts with its default, and is marked. An outcome that never comes counts for nothing. A late one is
   dropped and counted.
-- An arm can be frozen (not chosen any more, its statistics stay) or forced (chosen always).
+- An arm can be frozen (not chosen any more, its statistics stay) or forced (chosen always): while a run runs by
+  `lathe ctl RUN arm force NAME`, `arm release`, `arm freeze NAME`, `arm unfreeze NAME`. Each is applied between two steps,
+  answered with what stood before and what stands now, and an event of the run with who asked. `lathe ctl RUN arm` lists the arms.
 - Regret is estimated as the sum, over the values so far, of the highest mean minus the arm's own: low while the best arm is still
   undiscovered. Disagreement of two arms is (1 − Kendall's τ_b) / 2 over the latest rollouts that both scored: 0 the same order, ½
   chance, 1 the opposite.

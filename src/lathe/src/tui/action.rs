@@ -40,6 +40,7 @@ pub enum Command {
     Launch(pages::launch::Command),
     Compare(pages::compare::Command),
     Logs(pages::logs::Command),
+    Bandit(pages::bandit::Command),
 }
 
 /// Commands that hold on every page.
@@ -139,6 +140,7 @@ pub enum PageMessage {
     Launch(pages::launch::Message),
     Compare(pages::compare::Message),
     Logs(pages::logs::Message),
+    Bandit(pages::bandit::Message),
 }
 
 /// What `update` wants done. The driver does it, in order; nothing here blocks the screen.

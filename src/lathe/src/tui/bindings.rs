@@ -137,6 +137,7 @@ const GLOBAL: &[Binding] = &[
     global("page.launch", &["6"], Global::Go(PageId::Launch), "page Launch: start runs, control a running one", ""),
     global("page.compare", &["7"], Global::Go(PageId::Compare), "page Compare: runs side by side", ""),
     global("page.logs", &["8"], Global::Go(PageId::Logs), "page Logs: follow, search, filter", ""),
+    global("page.bandit", &["9"], Global::Go(PageId::Bandit), "page Bandit: which arm scores, and what is believed of each", ""),
     global("page.next", &["ctrl-right", "}"], Global::NextPage, "next page", ""),
     global("page.previous", &["ctrl-left", "{"], Global::PreviousPage, "previous page", ""),
     global("app.theme", &["T"], Global::NextTheme, "next theme", ""),

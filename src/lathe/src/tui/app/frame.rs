@@ -101,32 +101,37 @@ impl App {
     /// the current one's name.
     fn tabs(&self, width: u16) -> Vec<(PageId, String)> {
         let standing: usize = self.standing().iter().map(Span::width).sum();
+        let listed: Vec<PageId> = PageId::ALL
+            .into_iter()
+            .filter(|page| page.is_listed(&self.shared, self.page))
+            .collect();
         let taken = |title: fn(PageId) -> &'static str, around: usize| -> usize {
-            PageId::ALL
-                .map(|page| title(page).len() + around)
-                .iter()
-                .sum()
+            let widths = listed.iter().map(|page| title(*page).len() + around);
+            widths.sum()
         };
         let is_wide = taken(PageId::title, 4) + standing < usize::from(width);
-        let needed = taken(PageId::short_title, 3) + STANDING.min(standing);
-        let is_middling = needed < usize::from(width);
-        PageId::ALL
+        let needed = |around: usize| taken(PageId::short_title, around) + STANDING.min(standing);
+        let is_middling = needed(3) < usize::from(width);
+        // One space between two tabs, and two around that of the page on the screen.
+        let is_tight = !is_middling && needed(2) + 1 < usize::from(width);
+        let is_marked_by_color = self.shared.theme.style(Role::Selection).bg.is_some();
+        listed
             .into_iter()
-            .enumerate()
-            .map(|(index, page)| {
-                let number = index + 1;
+            .map(|page| {
+                let number = page as usize + 1;
                 let label = if is_wide {
                     format!("{number} {}", page.title())
-                } else if is_middling {
+                } else if is_middling || is_tight {
                     format!("{number}{}", page.short_title())
                 } else if page == self.page {
                     format!("{number} {}", page.title())
                 } else {
                     number.to_string()
                 };
-                let is_marked_by_color = self.shared.theme.style(Role::Selection).bg.is_some();
                 let label = if page == self.page && !is_marked_by_color {
                     format!("[{label}]")
+                } else if is_tight && page != self.page {
+                    format!(" {label}")
                 } else {
                     format!(" {label} ")
                 };

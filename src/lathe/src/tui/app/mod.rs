@@ -401,6 +401,15 @@ impl App {
         }
     }
 
+    /// The next page that has a tab, to this side.
+    fn page_beside(&self, by: isize) -> PageId {
+        let mut page = self.page.step(by);
+        while !page.is_listed(&self.shared, self.page) {
+            page = page.step(by);
+        }
+        page
+    }
+
     fn global(&mut self, global: Global) -> Vec<Effect> {
         match global {
             Global::Help => {
@@ -441,8 +450,8 @@ impl App {
             Global::Suspend => vec![Effect::Suspend],
             Global::Redraw => vec![Effect::Redraw],
             Global::Go(page) => self.go(page),
-            Global::NextPage => self.go(self.page.step(1)),
-            Global::PreviousPage => self.go(self.page.step(-1)),
+            Global::NextPage => self.go(self.page_beside(1)),
+            Global::PreviousPage => self.go(self.page_beside(-1)),
             Global::NextTheme => {
                 let names = theme::built_in_names();
                 let at = names

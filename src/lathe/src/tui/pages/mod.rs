@@ -2,6 +2,8 @@
 //!
 //! A new page gives: its commands and their bindings, its `Page`, and one arm in each `match` of this file.
 
+mod asking;
+pub mod bandit;
 pub mod compare;
 pub mod config;
 pub mod launch;
@@ -31,10 +33,11 @@ pub enum PageId {
     Launch,
     Compare,
     Logs,
+    Bandit,
 }
 
 impl PageId {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Runs,
         Self::Live,
         Self::Timeline,
@@ -43,6 +46,7 @@ impl PageId {
         Self::Launch,
         Self::Compare,
         Self::Logs,
+        Self::Bandit,
     ];
 
     pub fn title(self) -> &'static str {
@@ -55,6 +59,7 @@ impl PageId {
             Self::Launch => "Launch",
             Self::Compare => "Compare",
             Self::Logs => "Logs",
+            Self::Bandit => "Bandit",
         }
     }
 
@@ -69,6 +74,7 @@ impl PageId {
             Self::Launch => "Lnch",
             Self::Compare => "Comp",
             Self::Logs => "Logs",
+            Self::Bandit => "Band",
         }
     }
 
@@ -76,8 +82,22 @@ impl PageId {
     pub fn needs_run(self) -> bool {
         matches!(
             self,
-            Self::Live | Self::Timeline | Self::Rollouts | Self::Compare | Self::Logs
+            Self::Live
+                | Self::Timeline
+                | Self::Rollouts
+                | Self::Compare
+                | Self::Logs
+                | Self::Bandit
         )
+    }
+
+    /// It has a tab: a run without a bandit has no use for page Bandit, which its key still shows.
+    pub fn is_listed(self, shared: &Shared, front: Self) -> bool {
+        let has_bandit = || {
+            let run = shared.current_run();
+            run.is_some_and(|run| run.state.bandit.is_some())
+        };
+        self != Self::Bandit || front == Self::Bandit || has_bandit()
     }
 
     /// The page `by` places on, around the end.
@@ -99,6 +119,7 @@ pub fn bindings(page: PageId) -> &'static [Binding] {
         PageId::Launch => launch::BINDINGS,
         PageId::Compare => compare::BINDINGS,
         PageId::Logs => logs::BINDINGS,
+        PageId::Bandit => bandit::BINDINGS,
     }
 }
 
@@ -171,6 +192,7 @@ pub struct Pages {
     pub launch: launch::Launch,
     pub compare: compare::Compare,
     pub logs: logs::Logs,
+    pub bandit: bandit::Bandit,
 }
 
 impl Pages {
@@ -184,6 +206,7 @@ impl Pages {
             PageId::Launch => &self.launch,
             PageId::Compare => &self.compare,
             PageId::Logs => &self.logs,
+            PageId::Bandit => &self.bandit,
         }
     }
 
@@ -197,6 +220,7 @@ impl Pages {
             PageId::Launch => &mut self.launch,
             PageId::Compare => &mut self.compare,
             PageId::Logs => &mut self.logs,
+            PageId::Bandit => &mut self.bandit,
         }
     }
 }
@@ -214,6 +238,7 @@ pub fn page_of(command: action::Command) -> Option<PageId> {
         Command::Launch(_) => Some(PageId::Launch),
         Command::Compare(_) => Some(PageId::Compare),
         Command::Logs(_) => Some(PageId::Logs),
+        Command::Bandit(_) => Some(PageId::Bandit),
     }
 }
 
@@ -228,5 +253,6 @@ pub fn page_of_message(message: &PageMessage) -> PageId {
         PageMessage::Launch(_) => PageId::Launch,
         PageMessage::Compare(_) => PageId::Compare,
         PageMessage::Logs(_) => PageId::Logs,
+        PageMessage::Bandit(_) => PageId::Bandit,
     }
 }

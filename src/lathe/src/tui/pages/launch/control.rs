@@ -3,44 +3,19 @@
 //! Each request is a job with a connection of its own and a time-out. It comes back as soon as the run has taken the command;
 //! when it is applied, at the end of the step in progress, an event of the run says so, and the history here shows that.
 
-use std::path::Path;
-use std::time::Duration;
-
 use crossterm::event::KeyEvent;
-use runlog::RunDir;
-use runlog::control::{
-    Answer, Client, ClientError, Command as Asked, KNOBS, Knob, KnobState, Status,
-};
+use runlog::control::{Command as Asked, KNOBS, Knob, KnobState, Status};
 use runlog::state::{ControlRecord, Outcome};
 
 use super::{Message, answer};
 use crate::tui::action::Effect;
 use crate::tui::modal::Confirm;
+use crate::tui::pages::asking::carry_out;
+pub use crate::tui::pages::asking::{Ask, Told, why_not};
 use crate::tui::shared::{Notice, RunKey, Shared};
 use crate::tui::widgets::field::{self, Field};
 use crate::tui::widgets::list::ListState;
 use crate::tui::widgets::text;
-
-/// A command that can be applied at once is answered within this; a longer step's end is told by the run's events.
-const GLANCE: Duration = Duration::from_millis(500);
-
-/// What a person asks of the run.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Ask {
-    Status,
-    Do(Asked),
-}
-
-/// How a request went.
-#[derive(Debug)]
-pub enum Told {
-    Status(Box<Status>),
-    /// In words: applied, or accepted and for when.
-    Done(String),
-    Refused(String),
-    /// The run could not be asked.
-    Failed(String),
-}
 
 #[derive(Debug, Default)]
 pub struct Control {
@@ -106,29 +81,6 @@ impl KnobField {
     pub fn paste(&mut self, pasted: &str) {
         self.field.paste(pasted);
         self.problem = self.command().err();
-    }
-}
-
-/// Why the current run cannot be controlled now; None: it can.
-pub fn why_not(shared: &Shared) -> Option<String> {
-    let Some(key) = &shared.current else {
-        return Some("no run is chosen: page 1, enter".to_owned());
-    };
-    if shared.replay.is_some() {
-        return Some("this is a replay; P goes back to the run's end".to_owned());
-    }
-    match shared.runs.find(key) {
-        Some(entry) if entry.is_running() => None,
-        Some(entry) => Some(format!(
-            "{} is not running: {}",
-            key.name(),
-            entry.state_word()
-        )),
-        // Outside of the roots: its own events say whether it has ended.
-        None => match shared.current_run().map(|run| &run.state.ended) {
-            Some(None) => None,
-            _ => Some(format!("{} has ended", key.name())),
-        },
     }
 }
 
@@ -276,61 +228,6 @@ pub fn stop_question(shared: &Shared) -> Confirm {
         yes_label: "stop it".to_owned(),
         command: crate::tui::action::Command::Launch(super::Command::StopNow),
     }
-}
-
-fn carry_out(run: &Path, ask: &Ask) -> Told {
-    let run_dir = match RunDir::open(run) {
-        Ok(run_dir) => run_dir,
-        Err(error) => return Told::Failed(error.to_string()),
-    };
-    let asked = || -> Result<Told, ClientError> {
-        let mut client = Client::connect(&run_dir, &Client::name("lathe"))?;
-        let command = match ask {
-            Ask::Status => return Ok(Told::Status(Box::new(client.status()?))),
-            Ask::Do(command) => command,
-        };
-        let (id, first) = client.ask(command.clone())?;
-        let last = if first.is_last() {
-            first
-        } else {
-            match client.wait(id, GLANCE) {
-                Ok(last) => last,
-                // A step goes on, or the run is ending as it was told to.
-                Err(ClientError::Silent { .. } | ClientError::Closed { .. }) => first,
-                Err(error) => return Err(error),
-            }
-        };
-        Ok(match last {
-            Answer::Applied { applied, .. } => {
-                let words = match (&applied.note, applied.from, applied.to) {
-                    (Some(note), _, _) => format!("{command}: {note}"),
-                    (None, Some(from), Some(to)) => format!(
-                        "{command}: {} before, {} from step {}",
-                        text::number(from.0),
-                        text::number(to.0),
-                        applied.from_step.unwrap_or(applied.step)
-                    ),
-                    _ => match (&applied.before, &applied.after) {
-                        (Some(before), Some(after)) => {
-                            format!("{command}: {before} before, {after} now")
-                        }
-                        _ => format!("{command}: done after step {}", applied.step),
-                    },
-                };
-                Told::Done(words)
-            }
-            Answer::Accepted { when, .. } => {
-                Told::Done(format!("{command}: accepted, applies {when}"))
-            }
-            Answer::Refused { reason, .. } => {
-                Told::Refused(format!("{command} was refused: {reason}"))
-            }
-            Answer::Status { .. } | Answer::Unknown => {
-                Told::Done(format!("{command}: answered in words of a newer version"))
-            }
-        })
-    };
-    asked().unwrap_or_else(|error| Told::Failed(error.to_string()))
 }
 
 /// One line of the history: `step 12  set actor.optim.lr 1e-6 -> 1e-5 from step 13  by ana@laptop`.

@@ -43,6 +43,15 @@ impl Look {
         }
     }
 
+    /// Of the `place`-th arm of a bandit: dashed also in colour, since its mark stands for it elsewhere.
+    pub fn of_arm(place: usize, theme: &Theme) -> Self {
+        Self {
+            style: theme.series(place),
+            dash: Dash::nth(place),
+            mark: mark(place),
+        }
+    }
+
     /// Of the `place`-th metric of one of several runs: colours are the runs' own, of which there are `runs`.
     pub fn of_run(color: usize, place: usize, runs: usize, theme: &Theme) -> Self {
         let style = theme.series(color);
