@@ -489,3 +489,59 @@ fn the_copied_table_has_a_line_a_row() {
     let columns: Vec<usize> = text.lines().map(|line| line.split('\t').count()).collect();
     assert_eq!(columns, [12; 5], "{text}");
 }
+
+#[test]
+fn the_summary_and_the_report_say_what_the_page_says() {
+    use crate::export::{self, Extras, Format, Options};
+    use crate::headless::summary::{self, Standing};
+    use crate::terminal::{Role, Terminal};
+
+    let state = RunState::fold(&events("thompson", 34));
+    let standing = Standing {
+        word: "running".to_owned(),
+        role: Role::Strong,
+        reason: None,
+    };
+    let terminal = Terminal {
+        to_screen: false,
+        errors_to_screen: false,
+        unicode: false,
+        color: false,
+        color_stderr: false,
+        plain: true,
+    };
+    let lines = summary::lines(&state, Path::new("/runs/arms"), &standing, 0, terminal).join("\n");
+    for said in [
+        "bandit         thompson, 34 choices, 34 updates, estimated regret 3.56",
+        "    rule    free  0.697 +- 0.0557  28 pulls  chance 0.880",
+        "chance 0.100   4 timed out",
+        "    exact  held out, scores 0.500",
+    ] {
+        assert!(lines.contains(said), "{said}\n{lines}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = runlog::RunDir::create(folder.path(), &runlog::run_dir::NewRun::default()).unwrap();
+    let extras = Extras::read(&run, &state, 0, std::time::SystemTime::now());
+    let options = Options {
+        metrics: Vec::new(),
+        axis: runlog::series::XAxis::Step,
+        smoothing: 0.0,
+        theme: crate::tui::testing::shared().theme,
+        width: 800,
+        beside: Vec::new(),
+    };
+    let html = |state: &RunState| {
+        let mut page = Vec::new();
+        export::export(&run, state, &extras, Format::Html, &options, &mut page).unwrap();
+        String::from_utf8(page).unwrap()
+    };
+    let page = html(&state);
+    for said in [
+        "<h2>Bandit</h2>",
+        "<td>rule</td><td>free</td><td class=\"number\">28</td><td class=\"number\">0.697</td>",
+        "<td>exact</td><td>held out</td>",
+    ] {
+        assert!(page.contains(said), "{said}");
+    }
+    assert!(!html(&RunState::default()).contains("Bandit"));
+}
