@@ -13,6 +13,7 @@ pub mod data;
 pub mod generate;
 mod http;
 pub mod message;
+pub mod preferences;
 mod process;
 pub mod recipe;
 pub mod rollout;

@@ -18,13 +18,16 @@ pub enum ScorerName {
     MathEqual,
     SearchEm,
     Choice,
+    Code,
     Regex,
     JsonSchema,
     Format,
     Length,
     Python,
+    Model,
     Http,
     Judge,
+    Human,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +53,7 @@ impl ScorerName {
 }
 
 /// Those that need no options first: `reward.scorer` may be one of these.
-pub const SCORERS: [ScorerRow; 16] = [
+pub const SCORERS: [ScorerRow; 19] = [
     ScorerRow {
         id: ScorerName::Auto,
         name: "auto",
@@ -126,6 +129,14 @@ pub const SCORERS: [ScorerRow; 16] = [
         source: "ours",
     },
     ScorerRow {
+        id: ScorerName::Code,
+        name: "code",
+        says: "the last block of Python in the answer passes the row's tests, run in a sandbox",
+        range: "0 or 1; 0 to 1 with `partial`, and for `auto`",
+        truth: "{inputs, outputs} of a program, the same with `fn_name` of a function, or assertions",
+        source: "verl's prime_code; APPS, arXiv 2105.09938",
+    },
+    ScorerRow {
         id: ScorerName::Regex,
         name: "regex",
         says: "a regular expression is found, is absent, or captures the truth",
@@ -166,6 +177,14 @@ pub const SCORERS: [ScorerRow; 16] = [
         source: "verl's custom reward functions",
     },
     ScorerRow {
+        id: ScorerName::Model,
+        name: "model",
+        says: "a reward model reads prompt and answer: weights with a score head in the Hugging Face layout, as `lathe reward train` makes them",
+        range: "any number",
+        truth: "any",
+        source: "arXiv 2203.02155",
+    },
+    ScorerRow {
         id: ScorerName::Http,
         name: "http",
         says: "a reward server is sent the dialogue as JSON",
@@ -181,10 +200,18 @@ pub const SCORERS: [ScorerRow; 16] = [
         truth: "any",
         source: "arXiv 2306.05685",
     },
+    ScorerRow {
+        id: ScorerName::Human,
+        name: "human",
+        says: "what people would prefer: a small model that learns from their labels while they come",
+        range: "any number, 0 in the middle",
+        truth: "any, unless a scorer that it names asks for one",
+        source: "ours",
+    },
 ];
 
 /// Scorers that `reward.scorer` may name.
-const PLAIN: usize = 9;
+const PLAIN: usize = 10;
 
 const fn names<const COUNT: usize>() -> [&'static str; COUNT] {
     let mut names = [""; COUNT];
@@ -209,7 +236,7 @@ pub fn by_name(name: &str) -> Option<ScorerName> {
 }
 
 /// Which scorer judges a `data_source`; a name that ends in `*` is the beginning of several.
-pub const SOURCES: [(&str, ScorerName); 25] = [
+pub const SOURCES: [(&str, ScorerName); 29] = [
     ("openai/gsm8k", ScorerName::Gsm8k),
     ("lighteval/MATH", ScorerName::Math),
     ("DigitalLearningGmbH/MATH-lighteval", ScorerName::Math),
@@ -231,6 +258,10 @@ pub const SOURCES: [(&str, ScorerName); 25] = [
     ("numina_synthetic_amc", ScorerName::MathEqual),
     ("numina_cn_k12", ScorerName::MathEqual),
     ("numina_olympiads", ScorerName::MathEqual),
+    ("codecontests", ScorerName::Code),
+    ("apps", ScorerName::Code),
+    ("codeforces", ScorerName::Code),
+    ("taco", ScorerName::Code),
     ("lathe/calc", ScorerName::Numeric),
     ("lathe/sort", ScorerName::Exact),
     ("lathe/guess", ScorerName::Exact),
@@ -313,8 +344,8 @@ does; `reward.arms` has several judges, or one with options. Made from the table
 
 const SOURCES_NOTE: &str = "
 A name that ends in `*` is the beginning of several. verl judges the `numina_*` sources by its `prime_math`, which asks sympy; here
-`math_equal` does, and the two differ where a form is too odd for one of them. verl's sources that run code (`codecontests`, `apps`,
-`codeforces`, `taco`) and `hiyouga/geometry3k` have no scorer here.
+`math_equal` does, and the two differ where a form is too odd for one of them. Sources of programs are judged by the share of the first
+ten tests, as verl does; an arm with `scorer: code` by all or nothing. `hiyouga/geometry3k` has no scorer here.
 ";
 
 #[cfg(test)]
@@ -337,6 +368,7 @@ mod tests {
         assert_eq!(of_source("aime2025"), Some(ScorerName::MathDapo));
         assert_eq!(of_source("HuggingFaceH4/MATH-500"), Some(ScorerName::Math));
         assert_eq!(of_source("math500"), Some(ScorerName::MathEqual));
+        assert_eq!(of_source("apps"), Some(ScorerName::Code));
         assert_eq!(of_source("unknown/x"), None);
         assert_eq!(of_source("xaime"), None);
     }

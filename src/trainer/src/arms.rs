@@ -69,6 +69,27 @@ pub fn measure(rollouts: &[Rollout], values: &mut StepValues) {
         );
         values.set(&row("missing_frac"), of("/missing").len() as f64 / asked);
         values.set(&row("late"), of("/late").iter().sum());
+        // What an arm that learns has learned by now: as the rollout says that was judged by most labels.
+        let labels = |rollout: &&Rollout| -> Option<f64> {
+            rollout
+                .score_parts
+                .get(&format!("arm/{name}/labels"))
+                .copied()
+        };
+        let last = rollouts
+            .iter()
+            .filter(|rollout| labels(rollout).is_some())
+            .max_by(|one, other| {
+                labels(one)
+                    .unwrap_or(0.0)
+                    .total_cmp(&labels(other).unwrap_or(0.0))
+            });
+        for what in ["labels", "agreement"] {
+            let key = format!("arm/{name}/{what}");
+            if let Some(value) = last.and_then(|rollout| rollout.score_parts.get(&key)) {
+                values.set(&row(what), *value);
+            }
+        }
     }
 }
 

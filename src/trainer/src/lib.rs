@@ -18,6 +18,7 @@ pub mod optimizer;
 pub mod oracle;
 pub mod overlong;
 pub mod resume;
+pub mod reward;
 pub mod rollouts;
 pub mod run;
 pub mod save;

@@ -21,7 +21,7 @@ use trainer::failure::Failure;
 use trainer::host::HostSampler;
 use trainer::run::{self, Ended, panic_text};
 use trainer::stop::Stop;
-use trainer::{checkpoint, resume, sft, torch_ext};
+use trainer::{checkpoint, resume, reward, sft, torch_ext};
 
 #[derive(Parser)]
 #[command(
@@ -51,6 +51,12 @@ enum Command {
         #[arg(long)]
         run_dir: PathBuf,
     },
+    /// Learns a reward model from preferences or scores
+    RewardTrain {
+        /// A run directory that holds experiment.yaml
+        #[arg(long)]
+        run_dir: PathBuf,
+    },
     /// Computes stored cases of a reference (FUNCTION.json with .safetensors), for anyone to compare
     Oracle {
         /// The cases; src/trainer/tests/oracles/ holds some
@@ -67,8 +73,9 @@ fn main() -> ExitCode {
     }
     torch_ext::load_cuda_if_present();
     let ended = match &arguments.command {
-        Command::Run { run_dir, given } => start(run_dir, false, given),
-        Command::Sft { run_dir } => start(run_dir, true, &[]),
+        Command::Run { run_dir, given } => start(run_dir, Work::Run, given),
+        Command::Sft { run_dir } => start(run_dir, Work::Sft, &[]),
+        Command::RewardTrain { run_dir } => start(run_dir, Work::Reward, &[]),
         Command::Oracle { cases, out } => answer_oracle(cases, out),
     };
     let code = match ended {
@@ -97,23 +104,30 @@ fn answer_oracle(cases: &Path, out: &Path) -> Result<i32, Failure> {
     })
 }
 
+/// What is done in a run directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Run,
+    Sft,
+    Reward,
+}
+
 /// Takes the run directory, runs, and writes the end of the run whatever it is.
-fn start(path: &Path, is_sft: bool, given: &[String]) -> Result<i32, Failure> {
+fn start(path: &Path, work: Work, given: &[String]) -> Result<i32, Failure> {
     let mut run_dir = RunDir::open(path).map_err(Failure::input)?;
     let loaded = experiment::load(&run_dir.experiment_path(), &[]).map_err(Failure::input)?;
     let experiment = Arc::new(loaded.experiment);
     // Before anything is written: a run with nothing left to do stays as it is.
-    let mut resume = if is_sft {
-        None
-    } else {
-        resume::plan(&run_dir, &experiment)?
+    let mut resume = match work {
+        Work::Run => resume::plan(&run_dir, &experiment)?,
+        Work::Sft | Work::Reward => None,
     };
     let recorder =
         Recorder::start(&mut run_dir, Options::default()).map_err(|error| match error {
             RunDirError::Busy { .. } => Failure::Busy(error.to_string()),
             other => Failure::run(other),
         })?;
-    let cannot_go_on = is_sft || experiment.trainer.val_only;
+    let cannot_go_on = work != Work::Run || experiment.trainer.val_only;
     if cannot_go_on && std::fs::metadata(run_dir.events_path()).is_ok_and(|log| log.len() > 0) {
         return Err(Failure::Busy(format!(
             "{} holds a run already, and a directory holds one; `lathe run {}` starts another from the same experiment",
@@ -157,19 +171,17 @@ fn start(path: &Path, is_sft: bool, given: &[String]) -> Result<i32, Failure> {
             recorder.record(kind);
         })
     };
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        if is_sft {
-            sft::run(&experiment, &run_dir, &recorder, &stop, &mut control)
-        } else {
-            run::run(
-                &experiment,
-                &run_dir,
-                &recorder,
-                &stop,
-                &mut control,
-                resume.as_ref(),
-            )
-        }
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match work {
+        Work::Sft => sft::run(&experiment, &run_dir, &recorder, &stop, &mut control),
+        Work::Reward => reward::train::run(&experiment, &run_dir, &recorder, &stop, &mut control),
+        Work::Run => run::run(
+            &experiment,
+            &run_dir,
+            &recorder,
+            &stop,
+            &mut control,
+            resume.as_ref(),
+        ),
     }))
     .unwrap_or_else(|panic| {
         Err(Failure::Run(format!(

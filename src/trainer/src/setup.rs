@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::learner::kinds;
 use crate::model::config::ModelConfig;
 use crate::model::parameters::Parameters;
+use crate::reward::arm::Models;
 
 /// Where tensors live.
 pub fn device(experiment: &Experiment) -> Result<Device, Failure> {
@@ -113,7 +114,8 @@ pub fn ready(tools: &ToolRegistry) -> Result<(), Failure> {
 }
 
 pub fn scorers(experiment: &Experiment) -> Result<Scorers, Failure> {
-    Scorers::of(&experiment.reward).map_err(Failure::Input)
+    let device = device(experiment)?;
+    Scorers::with_models(&experiment.reward, &Models { device }).map_err(Failure::Input)
 }
 
 /// Training prompts, screened: every row read and checked, its prompt counted through the rollouts' own tokenisation.

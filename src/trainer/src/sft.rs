@@ -130,10 +130,16 @@ pub struct SftInputs {
     pub val: Vec<Demonstration>,
 }
 
-/// The warm-up as its control sees it between two steps.
-struct Training {
-    model: Trained,
-    trained: u64,
+/// A supervised phase as its control sees it between two steps.
+pub(crate) struct Training {
+    pub model: Trained,
+    pub trained: u64,
+}
+
+impl Training {
+    pub fn new(model: Trained) -> Self {
+        Self { model, trained: 0 }
+    }
 }
 
 impl Controlled for Training {
@@ -191,7 +197,7 @@ pub fn train(
         settings.total_training_steps,
     )
     .map_err(Failure::run)?;
-    let mut training = Training { model, trained: 0 };
+    let mut training = Training::new(model);
     control.ready(&mut training, settings.total_training_steps);
     // Only to wait on, while the run is paused.
     let waiting = tokio::runtime::Builder::new_current_thread()

@@ -33,7 +33,7 @@ pub(super) fn rows(batch: &RecordBatch, path: &Path) -> Result<Vec<Map<String, V
 }
 
 /// A value without nulls inside its objects, and without objects that held nothing else.
-pub(super) fn without_padding(value: Value) -> Option<Value> {
+pub(crate) fn without_padding(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
         Value::Object(fields) => {
@@ -48,7 +48,7 @@ pub(super) fn without_padding(value: Value) -> Option<Value> {
 }
 
 /// A short text of a value, for messages.
-pub(super) fn brief(value: &Value) -> String {
+pub(crate) fn brief(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= 60 {
         return text;

@@ -20,6 +20,8 @@ mod tests;
 use std::path::PathBuf;
 
 pub use convert::{Converted, convert, write_parquet};
+pub(crate) use json::{brief, without_padding};
+pub(crate) use row::Reader;
 pub use row::{Need, Place, RewardModel, Row};
 pub use screen::{Overlong, Screened, screen_prompts};
 pub use set::{DataSet, Options};

@@ -181,12 +181,12 @@ impl Row {
 }
 
 /// Checks values of one row.
-struct Reader<'a> {
-    place: &'a Place,
+pub(crate) struct Reader<'a> {
+    pub place: &'a Place,
 }
 
 impl Reader<'_> {
-    fn wrong(
+    pub fn wrong(
         &self,
         column: impl Into<String>,
         given: impl Into<String>,
@@ -201,7 +201,7 @@ impl Reader<'_> {
         }
     }
 
-    fn text(&self, column: &str, value: Value) -> Result<String, DataError> {
+    pub fn text(&self, column: &str, value: Value) -> Result<String, DataError> {
         match value {
             Value::String(text) => Ok(text),
             other => Err(self.wrong(column, brief(&other), "text")),
@@ -215,7 +215,7 @@ impl Reader<'_> {
         }
     }
 
-    fn messages(&self, column: &str, value: Value) -> Result<Vec<Message>, DataError> {
+    pub fn messages(&self, column: &str, value: Value) -> Result<Vec<Message>, DataError> {
         let expected = "a list of messages {role, content}";
         let Value::Array(items) = value else {
             return Err(self.wrong(column, brief(&value), expected));

@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
+use super::scorers::BySource;
 use super::{Score, ScoreError, Scorer, Transcript};
 use crate::generate::BoxFuture;
 use crate::tool::Interrupted;
@@ -67,8 +68,10 @@ enum Judges {
 }
 
 /// All arms, as one scorer.
+#[expect(clippy::struct_field_names, reason = "arms are what it has")]
 pub struct Arms {
     arms: Vec<Arc<Arm>>,
+    by_source: BySource,
     /// Work under way. Dropped with the arms, it is cancelled.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -108,6 +111,7 @@ impl Arms {
             .collect();
         Self {
             arms,
+            by_source: BySource::default(),
             tasks: Mutex::default(),
         }
     }
@@ -154,8 +158,9 @@ impl Arms {
         let begun = Instant::now();
         let scorer = match &arm.judge {
             Judges::One(scorer) => Ok(scorer.clone()),
-            Judges::BySource => experiment::scorers::of_source(&transcript.data_source)
-                .and_then(super::by_name)
+            Judges::BySource => self
+                .by_source
+                .scorer(&transcript.data_source)
                 .ok_or_else(|| {
                     ScoreError::Failed(format!(
                         "no scorer for data_source `{}`",

@@ -3,15 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use experiment::arms::{Arm, Judge as Options, Sees};
+use experiment::arms::{Arm, Judge as Options, Model, Sees};
 
 use super::{
-    Choice, Exact, Form, Gsm8k, Http, JsonSchema, Judge, Lengthy, Math, MathDapo, MathEqual,
-    Numeric, Pattern, Python, Scorer, SearchEm, WhichNumber, arms,
+    Choice, Code, Exact, Form, Gsm8k, Http, Human, JsonSchema, Judge, Lengthy, Math, MathDapo,
+    MathEqual, Numeric, Pattern, Python, Scorer, SearchEm, WhichNumber, arms,
 };
 
+/// Makes the scorers that are models. They need libtorch, which is not here: whoever has it hands one of these in.
+pub trait ModelScorers {
+    /// The error says what about the model cannot be.
+    fn scorer(&self, options: &Model, sees: Sees) -> Result<Arc<dyn Scorer>, String>;
+}
+
+/// Where there is no libtorch.
+#[derive(Debug, Clone, Copy)]
+pub struct NoModels;
+
+impl ModelScorers for NoModels {
+    fn scorer(&self, options: &Model, _: Sees) -> Result<Arc<dyn Scorer>, String> {
+        Err(format!(
+            "the reward model {} is loaded by lathe-trainer alone",
+            options.path
+        ))
+    }
+}
+
 /// None: by the row's source. The error says which option cannot be.
-pub fn scorer(arm: &Arm) -> Result<Option<Arc<dyn Scorer>>, String> {
+pub fn scorer(arm: &Arm, models: &dyn ModelScorers) -> Result<Option<Arc<dyn Scorer>>, String> {
     let sees = arm.sees.unwrap_or_default();
     // As the two do by themselves: the last turn.
     let sees_answer = arm.sees.unwrap_or(Sees::FinalAnswer);
@@ -55,12 +74,22 @@ pub fn scorer(arm: &Arm) -> Result<Option<Arc<dyn Scorer>>, String> {
             substring: options.substring,
         }),
         Options::Choice(options) => Arc::new(Choice { sees, options }),
+        Options::Code(options) => Arc::new(Code::new(options, sees)),
         Options::Regex(options) => Arc::new(Pattern::new(&options, sees).map_err(option)?),
         Options::JsonSchema(options) => Arc::new(JsonSchema::new(&options, sees).map_err(option)?),
         Options::Format(terms) => Arc::new(Form { sees, terms }),
         Options::Length(bounds) => Arc::new(Lengthy { sees, bounds }),
         Options::Python(options) => Arc::new(Python::new(options, sees)),
+        Options::Model(options) => models.scorer(&options, sees)?,
         Options::Http(options) => Arc::new(Http::new(&options, sees, attempt)?),
         Options::Judge(options) => Arc::new(Judge::new(options, sees, attempt)?),
+        Options::Human(options) => {
+            let scorers = options
+                .arms()?
+                .iter()
+                .map(|arm| scorer(arm, models)?.ok_or_else(|| "auto cannot be one".to_owned()))
+                .collect::<Result<_, String>>()?;
+            Arc::new(Human::new(&options, sees, arm.default, scorers))
+        }
     }))
 }

@@ -1,7 +1,7 @@
 //! Which scorer judges which data, and the dry run over real rows before the first step.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use experiment::scorers::{SOURCES, ScorerName};
@@ -9,8 +9,8 @@ use experiment::settings::Reward;
 use serde_json::Value;
 
 use super::{
-    Arms, Choice, Exact, Gsm8k, Math, MathDapo, MathEqual, Numeric, ScoreError, Scorer, SearchEm,
-    Transcript, score_within,
+    Arms, Choice, Code, Exact, Gsm8k, Math, MathDapo, MathEqual, ModelScorers, NoModels, Numeric,
+    ScoreError, Scorer, SearchEm, Sees, Transcript, score_within,
 };
 
 /// Scorers by `data_source`, or one for all.
@@ -21,6 +21,7 @@ pub struct Scorers {
     /// `reward.scorer` when it is not `auto`, or the arms.
     for_all: Option<Arc<dyn Scorer>>,
     arms: Option<Arc<Arms>>,
+    by_source: Arc<BySource>,
     /// Of one score.
     pub timeout: Duration,
 }
@@ -49,12 +50,18 @@ impl Scorers {
             own: BTreeMap::new(),
             for_all: by_name(name),
             arms: None,
+            by_source: Arc::default(),
             timeout: Duration::from_secs(60),
         }
     }
 
-    /// What an experiment says of its reward. The error says which arm or option cannot be.
+    /// What an experiment says of its reward, where none of its arms is a model. The error says which arm or option cannot be.
     pub fn of(reward: &Reward) -> Result<Self, String> {
+        Self::with_models(reward, &NoModels)
+    }
+
+    /// The same with arms that are models.
+    pub fn with_models(reward: &Reward, models: &dyn ModelScorers) -> Result<Self, String> {
         let judging = experiment::arms::judging(reward);
         let mut scorers = Self::new(reward.scorer);
         if judging.is_empty() {
@@ -62,7 +69,7 @@ impl Scorers {
         }
         let mut arms = Vec::new();
         for arm in judging {
-            let scorer = super::build::scorer(&arm)
+            let scorer = super::build::scorer(&arm, models)
                 .map_err(|problem| format!("reward.arms: {}: {problem}", arm.name))?;
             arms.push((arm, scorer));
         }
@@ -89,7 +96,7 @@ impl Scorers {
             .as_ref()
             .or_else(|| self.own.get(data_source))
             .cloned()
-            .or_else(|| by_name(experiment::scorers::of_source(data_source)?))
+            .or_else(|| self.by_source.scorer(data_source))
             .ok_or_else(|| UnknownSource {
                 data_source: data_source.to_owned(),
                 known: self
@@ -136,6 +143,26 @@ impl Scorers {
     }
 }
 
+/// The scorers of the table's sources.
+#[derive(Debug, Default)]
+pub(super) struct BySource {
+    /// It keeps sandboxes ready, so that there is one for all rows.
+    code: OnceLock<Arc<dyn Scorer>>,
+}
+
+impl BySource {
+    /// As verl judges the source; None: nobody knows it.
+    pub fn scorer(&self, data_source: &str) -> Option<Arc<dyn Scorer>> {
+        match experiment::scorers::of_source(data_source)? {
+            ScorerName::Code => {
+                let code = self.code.get_or_init(|| Arc::new(Code::by_share()));
+                Some(Arc::clone(code))
+            }
+            name => by_name(name),
+        }
+    }
+}
+
 /// The scorer of a name as it is by default; None for `auto`, and for those that are nothing without options.
 pub fn by_name(name: ScorerName) -> Option<Arc<dyn Scorer>> {
     Some(match name {
@@ -147,14 +174,20 @@ pub fn by_name(name: ScorerName) -> Option<Arc<dyn Scorer>> {
         ScorerName::MathEqual => Arc::new(MathEqual::default()),
         ScorerName::SearchEm => Arc::new(SearchEm::default()),
         ScorerName::Choice => Arc::new(Choice::default()),
+        ScorerName::Code => Arc::new(Code::new(
+            experiment::arms::Code::default(),
+            Sees::default(),
+        )),
         ScorerName::Auto
         | ScorerName::Regex
         | ScorerName::JsonSchema
         | ScorerName::Format
         | ScorerName::Length
         | ScorerName::Python
+        | ScorerName::Model
         | ScorerName::Http
-        | ScorerName::Judge => return None,
+        | ScorerName::Judge
+        | ScorerName::Human => return None,
     })
 }
 
@@ -192,6 +225,7 @@ mod tests {
             ("aime_2024", "math_dapo"),
             ("searchR1_nq", "search_em"),
             ("numina_olympiads", "math_equal"),
+            ("codecontests", "code"),
         ] {
             assert_eq!(scorers.for_source(source).expect("known").name(), name);
         }
@@ -224,6 +258,11 @@ mod tests {
                 _ => json!("12"),
             };
             let answers = scorer.perfect_answers(&truth);
+            if row.id == ScorerName::Code {
+                // Nobody knows the program that passes.
+                assert!(answers.is_empty());
+                continue;
+            }
             assert!(!answers.is_empty());
             for (answer, is_right) in answers
                 .iter()

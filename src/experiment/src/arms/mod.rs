@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 pub use options::{
-    Choice, Compare, Exact, Format, Gsm8k, Gsm8kMethod, Http, JsonSchema, Judge, Judged, Length,
-    LengthUnit, MathDapo, Numeric, Python, Regex, SearchEm,
+    Choice, Code, Compare, Exact, Format, Gsm8k, Gsm8kMethod, Http, Human, JsonSchema, Judge,
+    Judged, Length, LengthUnit, MathDapo, Model, Numeric, Python, Regex, SearchEm,
 };
 pub use page::markdown;
 pub use read::read;
@@ -23,6 +23,8 @@ use crate::settings::Reward;
 
 /// Seconds that an arm gets for an answer, when it does not say.
 pub const TIMEOUT_S: f64 = 0.05;
+/// The same of one that runs programs.
+const CODE_TIMEOUT_S: f64 = 30.0;
 /// Answers of an arm at once, when it does not say.
 pub const CONCURRENCY: u32 = 8;
 
@@ -68,7 +70,10 @@ impl Arm {
             scorer,
             options: Map::new(),
             weight: 1.0,
-            timeout: TIMEOUT_S,
+            timeout: match scorer {
+                ScorerName::Code => CODE_TIMEOUT_S,
+                _ => TIMEOUT_S,
+            },
             default: 0.0,
             concurrency: CONCURRENCY,
             sees: None,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::scorers::ScorerName;
+use crate::settings::Dtype;
 
 /// A scorer with its options.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,13 +21,16 @@ pub enum Judge {
     MathEqual,
     SearchEm(SearchEm),
     Choice(Choice),
+    Code(Code),
     Regex(Regex),
     JsonSchema(JsonSchema),
     Format(Format),
     Length(Length),
     Python(Python),
+    Model(Model),
     Http(Http),
     Judge(Judged),
+    Human(Human),
 }
 
 macro_rules! options {
@@ -106,6 +110,23 @@ options! {
         choices: u32 = 10,
         /// The score of a wrong letter.
         format_score: f64 = 0.0,
+    }
+}
+
+options! {
+    /// A program that is run against tests, each in a sandbox.
+    Code {
+        /// The share of the tests that pass; otherwise all or nothing.
+        partial: bool = false,
+        /// How many of a row's tests are run, from the first; null: all, or ten with `partial`.
+        max_tests: Option<u32> = None,
+        /// Seconds that a test gets.
+        test_timeout_s: f64 = 5.0,
+        /// Of all the processes of a test.
+        memory_mb: u64 = 512,
+        /// A test that prints more fails.
+        max_output_bytes: u64 = 1 << 20,
+        python: String = "python3".to_owned(),
     }
 }
 
@@ -198,6 +219,22 @@ options! {
 }
 
 options! {
+    /// A reward model, in the trainer's own process.
+    Model {
+        /// A directory with weights, a score head and a tokenizer.
+        path: String = String::new(),
+        /// A longer dialogue is an error; null: what the model was made for.
+        max_tokens: Option<u64> = None,
+        /// Of the weights and of the work; null: `bfloat16` on a GPU, else `fp32`.
+        dtype: Option<Dtype> = None,
+        /// Dialogues of one pass, at most.
+        batch: u32 = 16,
+        /// Of its own, on a processor.
+        threads: u32 = 1,
+    }
+}
+
+options! {
     /// A reward server: the dialogue goes there as JSON, a number or an object with `score` comes back.
     Http {
         url: String = String::new(),
@@ -229,6 +266,37 @@ options! {
         max_tokens: u32 = 512,
         retries: u32 = 2,
         max_response_bytes: u64 = 1 << 20,
+    }
+}
+
+options! {
+    /// A linear Bradley-Terry model of people's preferences.
+    Human {
+        /// Rows with prompt, chosen and rejected; may grow, and not be there yet.
+        labels: String = String::new(),
+        /// Labels that are learned together.
+        every: u32 = 16,
+        /// Places that the words of an answer are hashed to; 0: words do not count.
+        words: u32 = 4096,
+        /// Scorers whose scores count too: names, or `{scorer, options, sees}`.
+        scorers: Vec<Json> = Vec::new(),
+    }
+}
+
+impl Human {
+    /// The scorers that it names; the error says which cannot be.
+    pub fn arms(&self) -> Result<Vec<super::Arm>, String> {
+        let written = crate::yaml::Node::from_json(&Json::Array(self.scorers.clone()));
+        let arms = super::read(&written).map_err(|error| format!("scorers: {error}"))?;
+        let of_its_own =
+            |arm: &&super::Arm| matches!(arm.scorer, ScorerName::Auto | ScorerName::Human);
+        match arms.iter().find(of_its_own) {
+            Some(arm) => Err(format!(
+                "scorers: {} cannot be one of them",
+                arm.scorer.row().name
+            )),
+            None => Ok(arms),
+        }
     }
 }
 
@@ -270,13 +338,16 @@ impl Judge {
             ScorerName::MathEqual => none(Self::MathEqual)?,
             ScorerName::SearchEm => Self::SearchEm(typed(options)?),
             ScorerName::Choice => Self::Choice(typed(options)?),
+            ScorerName::Code => Self::Code(typed(options)?),
             ScorerName::Regex => Self::Regex(typed(options)?),
             ScorerName::JsonSchema => Self::JsonSchema(typed(options)?),
             ScorerName::Format => Self::Format(typed(options)?),
             ScorerName::Length => Self::Length(typed(options)?),
             ScorerName::Python => Self::Python(typed(options)?),
+            ScorerName::Model => Self::Model(typed(options)?),
             ScorerName::Http => Self::Http(typed(options)?),
             ScorerName::Judge => Self::Judge(typed(options)?),
+            ScorerName::Human => Self::Human(typed(options)?),
         };
         judge.complaint().map_or(Ok(judge), Err)
     }
@@ -300,6 +371,40 @@ impl Judge {
             Self::Python(options) if options.calls == Some(0) => says("calls must be above 0"),
             Self::Choice(options) if !(2..=26).contains(&options.choices) => {
                 says("choices must be between 2 and 26")
+            }
+            Self::Model(options) if options.path.is_empty() => {
+                says("path is missing; expected the directory of a reward model")
+            }
+            Self::Model(options) if !(1..=4096).contains(&options.batch) => {
+                says("batch must be between 1 and 4096")
+            }
+            Self::Model(options) if !(1..=1024).contains(&options.threads) => {
+                says("threads must be between 1 and 1024")
+            }
+            Self::Human(options) if options.labels.is_empty() => says(
+                "labels is missing; expected a .jsonl or .parquet file of preferences, which may come later",
+            ),
+            Self::Human(options) if options.every == 0 => says("every must be above 0"),
+            Self::Human(options) if options.words == 0 && options.scorers.is_empty() => says(
+                "words is 0 and scorers is empty, so that there is nothing to go by but length",
+            ),
+            Self::Human(options) if options.words >= 1 << 31 => {
+                says("words must be below 2147483648")
+            }
+            Self::Human(options) => options.arms().err().and_then(|problem| says(&problem)),
+            Self::Code(options) if options.max_tests == Some(0) => {
+                says("max_tests must be above 0")
+            }
+            Self::Code(options)
+                if !(options.test_timeout_s > 0.0 && options.test_timeout_s <= 3600.0) =>
+            {
+                says("test_timeout_s must be above 0 and at most 3600")
+            }
+            Self::Code(options) if !(64..=1 << 20).contains(&options.memory_mb) => {
+                says("memory_mb must be between 64 and 1048576")
+            }
+            Self::Code(options) if !(100..=1 << 30).contains(&options.max_output_bytes) => {
+                says("max_output_bytes must be between 100 and 1073741824")
             }
             Self::Length(options) if options.max.is_some_and(|max| max < options.min) => {
                 says("max is below min")

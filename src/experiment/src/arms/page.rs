@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value as Json};
 
 use super::options::{
-    Choice, Exact, Format, Gsm8k, Http, JsonSchema, Judged, Length, MathDapo, Numeric, Python,
-    Regex, SearchEm,
+    Choice, Code, Exact, Format, Gsm8k, Http, Human, JsonSchema, Judged, Length, MathDapo, Model,
+    Numeric, Python, Regex, SearchEm,
 };
 use crate::scorers::{SCORERS, ScorerName};
 
@@ -34,6 +34,14 @@ pub(super) const OPTIONS: &[(ScorerName, &[(&str, &str)])] = &[
     (ScorerName::Choice, &[
         ("choices", "how many letters there are, from A"),
         ("format_score", "score of a wrong letter"),
+    ]),
+    (ScorerName::Code, &[
+        ("partial", "the score is the share of the tests that pass"),
+        ("max_tests", "how many of a row's tests are run, from the first; null: all (to the first that fails), or ten with `partial`"),
+        ("test_timeout_s", "seconds that a test gets"),
+        ("memory_mb", "of all the processes of a test"),
+        ("max_output_bytes", "a test that prints more fails"),
+        ("python", "the interpreter; what is installed for it can be imported"),
     ]),
     (ScorerName::Regex, &[
         ("pattern", "in Rust's syntax: no look-around, no back references; required"),
@@ -67,6 +75,13 @@ pub(super) const OPTIONS: &[(ScorerName, &[(&str, &str)])] = &[
         ("memory_mb", "address space of a process; null: no limit"),
         ("calls", "calls after which a process is replaced; null: never"),
     ]),
+    (ScorerName::Model, &[
+        ("path", "a directory with weights, a score head and a tokenizer; required"),
+        ("max_tokens", "a longer dialogue has no score; null: what the model was made for"),
+        ("dtype", "`fp32` or `bfloat16`; null: `bfloat16` on a GPU, else `fp32`"),
+        ("batch", "dialogues of one pass, at most"),
+        ("threads", "of its own, on a processor"),
+    ]),
     (ScorerName::Http, &[
         ("url", "where the dialogue is sent; required"),
         ("key_env", "environment variable with a key that is sent as `Authorization: Bearer`"),
@@ -88,6 +103,12 @@ pub(super) const OPTIONS: &[(ScorerName, &[(&str, &str)])] = &[
         ("retries", "as of `http`"),
         ("max_response_bytes", "as of `http`"),
     ]),
+    (ScorerName::Human, &[
+        ("labels", "file of preferences (`.jsonl`, `.parquet`: prompt, chosen, rejected); may grow, and not be there yet; required"),
+        ("every", "labels that are learned together"),
+        ("words", "places that the words of an answer are hashed to; 0: words do not count"),
+        ("scorers", "scorers whose scores count too: names, or `{scorer, options, sees}`"),
+    ]),
 ];
 
 /// The defaults of a scorer's options by name; empty: it has none.
@@ -100,13 +121,16 @@ pub(super) fn defaults(scorer: ScorerName) -> Map<String, Json> {
         ScorerName::MathDapo => serde_json::to_value(MathDapo::default()),
         ScorerName::SearchEm => serde_json::to_value(SearchEm::default()),
         ScorerName::Choice => serde_json::to_value(Choice::default()),
+        ScorerName::Code => serde_json::to_value(Code::default()),
         ScorerName::Regex => serde_json::to_value(Regex::default()),
         ScorerName::JsonSchema => serde_json::to_value(JsonSchema::default()),
         ScorerName::Format => serde_json::to_value(Format::default()),
         ScorerName::Length => serde_json::to_value(Length::default()),
         ScorerName::Python => serde_json::to_value(Python::default()),
+        ScorerName::Model => serde_json::to_value(Model::default()),
         ScorerName::Http => serde_json::to_value(Http::default()),
         ScorerName::Judge => serde_json::to_value(Judged::default()),
+        ScorerName::Human => serde_json::to_value(Human::default()),
     };
     match value.expect("options have string keys") {
         Json::Object(entries) => entries,
@@ -156,7 +180,7 @@ The reward is the sum of the arms' scores, each times its weight. An item may al
 | `name` | how it is called in metrics and rollouts | the scorer's name |
 | `scorer` | a scorer of the table above | |
 | `weight` | factor of its score; 0: asked and recorded, and does not count; negative: a penalty | 1 |
-| `timeout` | for an answer, from when the scorer is asked; waiting for a turn and starting a process do not count | 50 ms |
+| `timeout` | for an answer, from when the scorer is asked; waiting for a turn and starting a process do not count | 50 ms; of `code` 30 s |
 | `default` | its score when it has not answered by then | 0 |
 | `concurrency` | dialogues that it judges at once | 8 |
 | `sees` | `model_text`: all the model wrote; `final_answer`: its last turn; `dialogue`: tool text too, which a model can learn to earn from | as the scorer does: `final_answer` for exact and numeric, else `model_text` |
@@ -180,6 +204,54 @@ The function is called `f(data_source=..., solution_str=..., ground_truth=..., e
 number or a dict with `score`; other numbers in it are recorded. `solution_str` has no tool text unless `sees: dialogue` says so (verl
 passes it). Each process lives from call to call and is one of its own: a hang, a crash, an exit or a leak costs that one sample, and
 what is printed is kept for the error. `reward.custom_reward_function` alone is one arm called `custom` with a time-out of 300 s.
+
+## Programs
+
+`code` takes the last block of Python in the answer (all of it where nothing is fenced) and runs each test in a process of its own, in the
+sandbox that the tool `python` has: no network, no files, bounds of time, memory, output and processes. A program that forks, hangs or
+prints without end fails that test and nothing else. On a machine that allows no sandbox nothing runs, and the rows cannot be judged.
+
+| ground truth | what is asked |
+|---|---|
+| `{inputs: [...], outputs: [...]}` | each input on stdin; what is printed is compared |
+| the same with `fn_name` | the function (or the method of `class Solution`) is called with each input: a list, or JSON, one argument a line |
+| text with `assert`, or a list of such texts | runs after the program, and must come to its end; each text is a test |
+
+A mapping may be JSON text, as in verl's data. Printed lines are compared without white space at their ends and without blank lines,
+word by word; numbers that are not both whole may differ by 1e-5 of the value. APPS's rules, which verl has, also take 1000001 for 1000000
+and words in any order; these do not. What a program must print is never where it runs. Assertions have to be: a program made to fool
+them can.
+
+## Reward models
+
+```sh
+lathe reward train experiments/reward-sums.yaml      # from preferences, or from scores
+```
+
+It learns with the keys of the supervised phase (`sft.*`): `train_files`, `val_files` (without them a tenth of the prompts is held out,
+chosen by their words), `init_config`, `batch_size`, `total_training_steps`, `optim.*`, `output_dir`. The columns of the files decide what:
+
+| columns | learned | loss |
+|---|---|---|
+| `prompt`, `chosen`, `rejected`, perhaps `margin` | Bradley-Terry | −ln σ(r(chosen) − r(rejected) − margin) |
+| `prompt`, `response`, `score` | regression | (r − score)² |
+| `prompt`, `response` and what the scorer needs (`data_source`, `ground_truth`) | distillation: the experiment's own reward gives the scores | (r − score)² |
+
+Prompts and answers are text or lists of messages. The result is a directory in the Hugging Face layout (sequence classification with one
+label, read at the last token), and `reward.json` of the run says how good it is on what was held out: accuracy with a standard error that
+is robust to pairs of one prompt, log-loss, calibration (how far σ(Δ) is from how often it is right, by confidence), and what
+the rule that the longer answer is better would reach. A reward model may be learned from further: `actor_rollout_ref.model.path`.
+
+The scorer `model` has it judge: on a thread of its own, which takes as many dialogues at once as are waiting (`arm/NAME/together` in the
+rollouts says how many). It reads the prompt and what the model wrote as one turn. `lathe check` does not load it; a path that is none ends
+the run before its first step.
+
+## Labels of people
+
+`human` learns a linear Bradley-Terry model from a file of preferences that may grow while the run runs: over the (hashed) words of an
+answer, its length, and the scores of `scorers`. Each time `every` further labels are there it learns them, apart from the answers that it
+is asked about; a last line without its end waits. Before it learns a label it says what it expects: the share of the latest 200 that came
+true is `reward/arm/NAME/agreement`, and `/labels` is how many there are. Until the first are learned its score is the arm's `default`.
 
 ## Judges over HTTP
 

@@ -191,7 +191,7 @@ fn quoted(text: &str) -> String {
 /// What a job needs and does not find. For `lathe run`, before anything is started.
 pub fn missing_inputs(experiment: &Experiment, experiment_file: &Path, job: Job) -> Vec<Finding> {
     let model = Place::of(&experiment.actor_rollout_ref.model.path, experiment_file);
-    let is_fresh = job == Job::Sft && experiment.sft.init_config.is_some();
+    let is_fresh = job != Job::Run && experiment.sft.init_config.is_some();
     let mut findings = Vec::new();
     if !is_fresh && let Some(message) = model.missing_model() {
         findings.push(Finding::error("model", message));
@@ -202,7 +202,7 @@ pub fn missing_inputs(experiment: &Experiment, experiment_file: &Path, job: Job)
             files.extend(probe_files(experiment, experiment_file));
             files
         }
-        Job::Sft => experiment
+        Job::Sft | Job::Reward => experiment
             .sft
             .train_files
             .iter()

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use dialogue::chat::Chat;
 use dialogue::data::{Need, Row, Table};
 use dialogue::message::Message;
+use dialogue::preferences::{self, Labels};
 use dialogue::score::{ScoreError, Scorers, Transcript, score_within};
 use dialogue::tool::ToolRegistry;
+use experiment::scorers::ScorerName;
 use experiment::{Experiment, Severity};
 use serde::Serialize;
 use serde_json::Value;
@@ -139,9 +141,49 @@ pub fn try_demonstrations(
     ] {
         for file in files {
             let place = Place::of(file, experiment_file);
-            try_dialogues(experiment, key, &place, rows, absent, run);
+            if is_labels(&place.path) {
+                try_labels(key, &place, run);
+            } else {
+                try_dialogues(experiment, key, &place, rows, absent, run);
+            }
         }
     }
+}
+
+/// Does its first row have answers to choose between, or to score, for `lathe reward train`?
+fn is_labels(path: &Path) -> bool {
+    let Ok(table) = Table::open_whole(path) else {
+        return false;
+    };
+    let first = table.scan_json().ok().and_then(|mut rows| rows.next());
+    first.is_some_and(|row| {
+        row.is_ok_and(|(_, fields)| {
+            ["chosen", "rejected", "response"]
+                .iter()
+                .any(|column| fields.contains_key(*column))
+        })
+    })
+}
+
+/// Tries every row of such a file.
+fn try_labels(key: &str, place: &Place, run: &mut DryRun) {
+    let rows = match preferences::read_labels(&place.path) {
+        Ok(Labels::Preferences(rows)) => rows.len(),
+        Ok(Labels::Rated(rows)) => rows.len(),
+        Err(error) => {
+            run.findings
+                .push(Finding::error("data", format!("{key}: {error}")));
+            return;
+        }
+    };
+    run.files.push(FileFacts {
+        path: place.path.clone(),
+        rows: rows as u64,
+        rows_tried: rows as u64,
+        prompt_tokens_min: None,
+        prompt_tokens_max: None,
+        rows_too_long: 0,
+    });
 }
 
 fn read(place: &Place, prompt_key: &str, rows: u64, need: Need) -> Result<(u64, Vec<Row>), String> {
@@ -252,7 +294,22 @@ fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut 
             return;
         }
     };
-    let scorers = match Scorers::of(&experiment.reward) {
+    // Models need libtorch, which is the trainer's.
+    let mut reward = experiment.reward.clone();
+    reward.arms.retain(|arm| arm.scorer != ScorerName::Model);
+    for arm in &experiment.reward.arms {
+        if arm.scorer == ScorerName::Model {
+            let message = format!(
+                "reward.arms: {}: lathe-trainer loads the reward model and tries it when the run starts; it is not tried here",
+                arm.name
+            );
+            run.findings.push(Finding::warning("scorer", message));
+        }
+    }
+    if reward.arms.is_empty() && !experiment.reward.arms.is_empty() {
+        return;
+    }
+    let scorers = match Scorers::of(&reward) {
         Ok(scorers) => scorers,
         Err(problem) => {
             run.findings.push(Finding::error("scorer", problem));

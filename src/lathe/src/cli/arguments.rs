@@ -112,6 +112,11 @@ pub enum Command {
     },
     /// Warm a model up on demonstrations (supervised)
     Sft(RunArguments),
+    /// Learn reward models
+    Reward {
+        #[command(subcommand)]
+        command: RewardCommand,
+    },
     /// Check an experiment, and try its data, tools and scorer on real rows
     Check(CheckArguments),
     /// Look at data sets, convert and make them
@@ -187,6 +192,19 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<OsString>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RewardCommand {
+    /// Learn a reward model from preferences (Bradley-Terry) or scores (squares), and tell how good it is on held-out answers
+    #[command(after_help = "\
+The experiment's sft.* keys say what is learned from and how: sft.train_files has rows with chosen and rejected, or with response and
+score; rows without a score get it from the experiment's own reward. Without sft.val_files a tenth of the prompts is held out.
+
+Examples:
+  lathe reward train experiments/reward-sums.yaml
+  lathe reward train rm.yaml sft.train_files=[pairs.parquet] sft.total_training_steps=500")]
+    Train(RunArguments),
 }
 
 /// What curves are drawn against.

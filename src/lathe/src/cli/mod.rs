@@ -1,7 +1,7 @@
 //! The command line: what can be said, and which function answers. Commands print to `Output` and give an exit code.
 //!
 //! ```text
-//!  arguments ─► Cli (clap) ─► cli::{workbench, run, check, data, eval, winrate, model, bandit, runs, ctl, keys, metrics} ─► exit code of runlog::exit_code
+//!  arguments ─► Cli (clap) ─► cli::{workbench, run, reward, check, data, eval, winrate, model, bandit, runs, ctl, keys, metrics} ─► exit code of runlog::exit_code
 //! ```
 //! Expected failures are [`Failure`] values with their exit code; only `main` prints them.
 
@@ -23,6 +23,7 @@ mod output;
 mod plain;
 mod report;
 mod resume;
+mod reward;
 mod run;
 mod runs;
 mod winrate;
@@ -32,6 +33,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use runlog::exit_code;
 
+use arguments::RewardCommand;
 pub use arguments::{Cli, Command};
 pub use failure::Failure;
 pub use output::Output;
@@ -79,6 +81,9 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
             arguments, from, ..
         } => run::run(Job::Run, &arguments, from.as_deref(), out, terminal),
         Command::Sft(arguments) => run::run(Job::Sft, &arguments, None, out, terminal),
+        Command::Reward {
+            command: RewardCommand::Train(arguments),
+        } => run::run(Job::Reward, &arguments, None, out, terminal),
         Command::Check(arguments) => check::check(&arguments, out, terminal),
         Command::Data { command } => data::data(&command, out, terminal),
         Command::Eval(arguments) => eval::eval(&arguments, out, terminal),

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::arguments::{Form, RunArguments, RunsPlace};
 use super::check::finding_line;
 use super::experiment_file;
-use super::{Failure, Output, checkpoints, report, runs};
+use super::{Failure, Output, checkpoints, report, reward, runs};
 use crate::headless::{End, Follow, Followed, JsonView, PlainView, ProgressView, View};
 use crate::launch::{self, Job, Order, StartError, Trainer};
 use crate::terminal::Terminal;
@@ -80,7 +80,10 @@ fn start_and_follow(
         parent,
         command: typed(),
     };
-    let say = |_: &Followed, _: &mut Output| Ok(());
+    let say = |followed: &Followed, out: &mut Output| match job {
+        Job::Reward => reward::table(&followed.state, out, terminal),
+        Job::Run | Job::Sft => Ok(()),
+    };
     carry_out(order, arguments.form, arguments.detach, say, out, terminal)
 }
 

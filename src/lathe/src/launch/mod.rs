@@ -35,6 +35,8 @@ pub const NOT_STARTED: i32 = 127;
 pub enum Job {
     Run,
     Sft,
+    /// A reward model from preferences.
+    Reward,
 }
 
 impl Job {
@@ -42,6 +44,18 @@ impl Job {
         match self {
             Self::Run => "run",
             Self::Sft => "sft",
+            Self::Reward => "reward-train",
+        }
+    }
+}
+
+impl Job {
+    /// What a person types for it after `lathe`.
+    pub fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Run => &["run"],
+            Self::Sft => &["sft"],
+            Self::Reward => &["reward", "train"],
         }
     }
 }
@@ -54,7 +68,7 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Starts `program run|sft --run-dir RUN_DIR` in a session of its own, its output appended to `log_path`. `given`: keys that
+    /// Starts `program run|sft|reward-train --run-dir RUN_DIR` in a session of its own, its output appended to `log_path`. `given`: keys that
     /// are new in the experiment of a run that goes on.
     pub fn start(
         program: &Path,

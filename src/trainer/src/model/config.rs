@@ -43,6 +43,8 @@ pub enum Head {
     Language,
     /// `score.weight` \[1, H\] and `score.bias` \[1\]: a critic (transformers' token classification with one label).
     Value,
+    /// `score.weight` \[1, H\]: a reward model (transformers' sequence classification with one label), read at the last token.
+    Reward,
 }
 
 /// How rotary frequencies depend on position.
@@ -250,6 +252,19 @@ impl ModelConfig {
                 }
                 Head::Value
             }
+            Some(class) if class.ends_with("ForSequenceClassification") => {
+                // Unsaid, transformers makes two; reward models say one.
+                if top.get("num_labels").is_some_and(|labels| labels != 1) {
+                    return Err(top.invalid("num_labels", "1: a reward model says one number"));
+                }
+                let names = top.get("id2label").and_then(Value::as_object);
+                if names.is_some_and(|names| names.len() != 1) {
+                    return Err(
+                        top.invalid("id2label", "one label: a reward model says one number")
+                    );
+                }
+                Head::Reward
+            }
             _ => Head::Language,
         };
         if top.get("hidden_act").is_some_and(|act| act != "silu") {
@@ -330,11 +345,12 @@ impl ModelConfig {
         let class = match self.head {
             Head::Language => "ForCausalLM",
             Head::Value => "ForTokenClassification",
+            Head::Reward => "ForSequenceClassification",
         };
         let class = format!("{}{class}", self.architecture.class_prefix());
         json.insert("architectures".into(), Value::from(vec![class]));
         json.insert("model_type".into(), self.architecture.model_type().into());
-        if self.head == Head::Value {
+        if self.head != Head::Language {
             json.insert("num_labels".into(), 1.into());
             // Without these transformers makes two labels.
             json.insert("id2label".into(), serde_json::json!({"0": "LABEL_0"}));
@@ -397,6 +413,7 @@ impl ModelConfig {
                 shapes.push(("score.weight".to_owned(), vec![1, hidden]));
                 shapes.push(("score.bias".to_owned(), vec![1]));
             }
+            Head::Reward => shapes.push(("score.weight".to_owned(), vec![1, hidden])),
         }
         shapes
     }

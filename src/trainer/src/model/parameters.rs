@@ -60,7 +60,13 @@ impl Parameters {
     /// A critic that starts from this trunk: copies of its tensors and a fresh value head (weight random, bias zero).
     #[must_use]
     pub fn to_critic(&self, seed: u64) -> Self {
-        let config = Arc::new(self.config.with_head(Head::Value));
+        self.under_head(Head::Value, seed)
+    }
+
+    /// The same trunk under another head: copies of its tensors, what is new drawn from `seed`.
+    #[must_use]
+    pub fn under_head(&self, head: Head, seed: u64) -> Self {
+        let config = Arc::new(self.config.with_head(head));
         let (kind, device) = (self.kind(), self.device());
         let entries = config
             .tensor_shapes()

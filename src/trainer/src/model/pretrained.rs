@@ -110,7 +110,7 @@ impl Parameters {
         let loaded = Self::load(directory, kind, device)?;
         Ok(match loaded.config().head {
             Head::Value => loaded,
-            Head::Language => loaded.to_critic(seed),
+            Head::Language | Head::Reward => loaded.to_critic(seed),
         })
     }
 

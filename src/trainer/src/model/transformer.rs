@@ -136,18 +136,19 @@ impl Transformer {
         rows.linear(&self.weight(name), None::<&Tensor>)
     }
 
-    /// A critic's value of each row, \[M\] in f32.
+    /// A critic's value of each row, or a reward model's, \[M\] in f32.
     ///
     /// # Panics
-    /// When the model has no value head.
+    /// When the model has a language head.
     pub fn values(&self, rows: &Tensor) -> Tensor {
-        assert_eq!(self.config().head, Head::Value, "values need a value head");
-        rows.linear(
-            &self.weight("score.weight"),
-            Some(&self.weight("score.bias")),
-        )
-        .squeeze_dim(-1)
-        .to_kind(Kind::Float)
+        let bias = match self.config().head {
+            Head::Language => panic!("values need a value head"),
+            Head::Value => Some(self.weight("score.bias")),
+            Head::Reward => None,
+        };
+        rows.linear(&self.weight("score.weight"), bias.as_ref())
+            .squeeze_dim(-1)
+            .to_kind(Kind::Float)
     }
 
     fn wants_gradients(&self) -> bool {

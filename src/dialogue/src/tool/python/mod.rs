@@ -9,15 +9,16 @@
 //! processes, output and time are bounded. Where the machine allows no sandbox nothing runs, unless `sandbox: none` says so.
 
 mod session;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use self::session::{Launch, Session};
+pub(crate) use self::session::{End, Ran, Session};
+pub(crate) use self::waiting::Waiting;
 use super::config::{take_count, typed};
 use super::{
     Declared, InstanceId, Parameters, Tool, ToolError, ToolKwargs, ToolLimits, ToolOutcome,
@@ -30,15 +31,13 @@ use crate::process::OfDialogues;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// A sandbox with Python in it may take as long to be ready, on a machine that is busy.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// A sandbox is replaced after as many, whatever may have gathered in it.
-const CALLS_OF_SANDBOX: u64 = 1000;
 /// A dialogue's Python may use as many times the CPU of a call.
 const CALLS_OF_DIALOGUE: u64 = 100;
 
 /// How long a sandbox lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Life {
+pub(crate) enum Life {
     #[default]
     Call,
     Dialogue,
@@ -47,7 +46,7 @@ enum Life {
 /// Which sandbox is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Wish {
+pub(crate) enum Wish {
     #[default]
     Auto,
     Namespaces,
@@ -57,14 +56,14 @@ enum Wish {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Options {
+pub(crate) struct Options {
     /// The interpreter; what is installed for it can be imported.
-    python: String,
-    sandbox: Wish,
-    process: Life,
-    env: BTreeMap<String, String>,
+    pub python: String,
+    pub sandbox: Wish,
+    pub process: Life,
+    pub env: BTreeMap<String, String>,
     /// Folders that the code may read.
-    readable: Vec<PathBuf>,
+    pub readable: Vec<PathBuf>,
 }
 
 impl Default for Options {
@@ -82,15 +81,11 @@ impl Default for Options {
 /// The tool.
 #[derive(Debug)]
 pub struct Python {
-    options: Options,
-    limits: sandbox::Limits,
-    max_output_bytes: usize,
+    process: Life,
     timeout: Duration,
     /// The one text argument that is the code.
     parameter: String,
-    launch: OnceLock<Result<Arc<Launch>, String>>,
-    /// In which nothing is left of any code.
-    waiting: Mutex<Vec<Session>>,
+    waiting: Waiting,
     dialogues: OfDialogues<Session>,
 }
 
@@ -117,19 +112,17 @@ impl Python {
             Life::Dialogue => CALLS_OF_DIALOGUE,
         };
         let cpu_s = (timeout.as_secs_f64().ceil() as u64).clamp(1, 1 << 20) + 1;
+        let limits = sandbox::Limits {
+            memory_bytes: memory_mb << 20,
+            scratch_bytes: scratch_mb << 20,
+            processes,
+            cpu_s: cpu_s * calls,
+        };
         Ok(Self {
-            limits: sandbox::Limits {
-                memory_bytes: memory_mb << 20,
-                scratch_bytes: scratch_mb << 20,
-                processes,
-                cpu_s: cpu_s * calls,
-            },
-            options,
-            max_output_bytes,
+            process: options.process,
             timeout,
             parameter: parameter(declared.schema)?,
-            launch: OnceLock::new(),
-            waiting: Mutex::default(),
+            waiting: Waiting::new(options, limits, max_output_bytes, "config"),
             dialogues: OfDialogues::default(),
         })
     }
@@ -143,43 +136,12 @@ impl Python {
         )
     }
 
-    fn launch(&self) -> Result<Arc<Launch>, String> {
-        self.launch
-            .get_or_init(|| Launch::new(&self.options, self.limits).map(Arc::new))
-            .clone()
-    }
-
-    /// One that waits, else a new one.
-    async fn take(&self) -> Result<Session, String> {
-        let launch = self.launch()?;
-        loop {
-            let next = self.waiting().pop();
-            let Some(mut session) = next else {
-                let mut session = launch.start(self.max_output_bytes)?;
-                session.be_ready(START_LIMIT).await?;
-                return Ok(session);
-            };
-            // It may have died in its sleep.
-            if session.is_alive() {
-                return Ok(session);
-            }
-        }
-    }
-
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
-        self.waiting
-            .lock()
-            .expect("nothing panics while it holds the lock")
-    }
-
     async fn run(&self, instance: &InstanceId, code: &str) -> Result<ToolOutcome, ToolError> {
-        match self.options.process {
+        match self.process {
             Life::Call => {
-                let mut session = self.take().await.map_err(ToolError::Failed)?;
+                let mut session = self.waiting.take().await.map_err(ToolError::Failed)?;
                 let outcome = session.run(code, self.timeout).await;
-                if session.is_whole() && session.calls() < CALLS_OF_SANDBOX {
-                    self.waiting().push(session);
-                }
+                self.waiting.give_back(session);
                 outcome
             }
             Life::Dialogue => {
@@ -188,7 +150,7 @@ impl Python {
                 let mut place = place.lock().await;
                 let mut session = match place.take() {
                     Some(session) => session,
-                    None => self.take().await.map_err(ToolError::Failed)?,
+                    None => self.waiting.take().await.map_err(ToolError::Failed)?,
                 };
                 let outcome = session.run(code, self.timeout).await;
                 if session.is_whole() {
@@ -245,11 +207,11 @@ impl Tool for Python {
     }
 
     fn keeps_state(&self) -> bool {
-        self.options.process == Life::Dialogue
+        self.process == Life::Dialogue
     }
 
     fn ready(&self) -> Result<Option<String>, String> {
-        self.launch().map(|launch| Some(launch.describe()))
+        self.waiting.describe().map(Some)
     }
 
     fn release(&self, instance: &InstanceId, _: &ToolKwargs) {

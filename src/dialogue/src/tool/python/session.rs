@@ -29,9 +29,9 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Finds the interpreter and a sandbox; the error says which is missing.
-    pub fn new(options: &Options, limits: Limits) -> Result<Self, String> {
-        let places = find(&options.python)?;
+    /// Finds the interpreter and a sandbox; the error says which is missing, and which option (after `prefix`) would help.
+    pub fn new(options: &Options, limits: Limits, prefix: &str) -> Result<Self, String> {
+        let places = find(&options.python, prefix)?;
         let sandbox = match options.sandbox {
             Wish::None => None,
             Wish::Auto => Some(Sandbox::find(None)),
@@ -39,7 +39,11 @@ impl Launch {
             Wish::Bubblewrap => Some(Sandbox::find(Some(Kind::Bubblewrap))),
         };
         let sandbox = sandbox.transpose().map_err(|error| {
-            format!("{error}. Code of a model is not run openly; `config.sandbox: none` would")
+            let refused = format!("{error}. Code of a model is not run openly");
+            match prefix {
+                "config" => refused + "; `config.sandbox: none` would",
+                _ => refused,
+            }
         })?;
         let mut readable = options.readable.clone();
         readable.extend(places.prefixes);
@@ -108,9 +112,9 @@ struct Places {
     prefixes: Vec<PathBuf>,
 }
 
-fn find(python: &str) -> Result<Places, String> {
+fn find(python: &str, prefix: &str) -> Result<Places, String> {
     let problem = |problem: String| {
-        format!("cannot start {python}: {problem}; set `config.python` to an interpreter")
+        format!("cannot start {python}: {problem}; set `{prefix}.python` to an interpreter")
     };
     let output = Command::new(python)
         .args(["-I", "-c", FIND])
@@ -142,6 +146,25 @@ fn find(python: &str) -> Result<Places, String> {
         executable: executable.clone(),
         prefixes,
     })
+}
+
+/// What came of a piece of code.
+#[derive(Debug)]
+pub struct Ran {
+    pub printed: Vec<u8>,
+    pub end: End,
+}
+
+/// How it ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    Good,
+    /// With an error, which is printed, or with another exit status than 0.
+    Bad,
+    /// It was not done in time.
+    Late,
+    /// The sandbox did not outlive it, or it printed too much: why.
+    Broken(String),
 }
 
 /// A Python, apart.
@@ -179,33 +202,46 @@ impl Session {
 
     /// Runs code. What it printed is part of every answer.
     pub async fn run(&mut self, code: &str, limit: Duration) -> Result<ToolOutcome, ToolError> {
-        // Until its answer is here, it is in the middle of something.
-        self.is_whole = false;
-        let mark = format!("\0{:032x}", rand::random::<u128>());
-        let mut printed = Vec::new();
-        let told = timeout(limit, self.converse(code, &mark, &mut printed)).await;
+        let Ran { printed, end } = self.run_raw(code, limit).await;
         let text = String::from_utf8_lossy(&printed);
         let text = text.trim_end();
         let with = |problem: &str| match text {
             "" => problem.to_owned(),
             text => format!("{problem}; it printed:\n{text}"),
         };
-        match told {
-            Err(_) => Err(ToolError::TimedOut(with(&format!(
+        match (end, text) {
+            (End::Good, "") => Ok(ToolOutcome::text("(nothing was printed)")),
+            (End::Good, text) => Ok(ToolOutcome::text(text)),
+            (End::Bad, "") => Err(ToolError::Failed("it failed without a word".to_owned())),
+            (End::Bad, text) => Err(ToolError::Failed(text.to_owned())),
+            (End::Late, _) => Err(ToolError::TimedOut(with(&format!(
                 "stopped after {} s",
                 limit.as_secs_f64()
             )))),
-            Ok(Err(problem)) => Err(ToolError::Failed(with(&problem))),
+            (End::Broken(problem), _) => Err(ToolError::Failed(with(&problem))),
+        }
+    }
+
+    /// The same, told as it was: every byte that it printed, and how it ended.
+    pub async fn run_raw(&mut self, code: &str, limit: Duration) -> Ran {
+        // Until its answer is here, it is in the middle of something.
+        self.is_whole = false;
+        let mark = format!("\0{:032x}", rand::random::<u128>());
+        let mut printed = Vec::new();
+        let told = timeout(limit, self.converse(code, &mark, &mut printed)).await;
+        let end = match told {
+            Err(_) => End::Late,
+            Ok(Err(problem)) => End::Broken(problem),
             Ok(Ok(answer)) => {
                 self.is_whole = self.may_stay && answer["last"] == false;
-                match (answer["good"] == true, text) {
-                    (true, "") => Ok(ToolOutcome::text("(nothing was printed)")),
-                    (true, text) => Ok(ToolOutcome::text(text)),
-                    (false, "") => Err(ToolError::Failed("it failed without a word".to_owned())),
-                    (false, text) => Err(ToolError::Failed(text.to_owned())),
+                if answer["good"] == true {
+                    End::Good
+                } else {
+                    End::Bad
                 }
             }
-        }
+        };
+        Ran { printed, end }
     }
 
     /// Sends the code and reads up to the mark; `printed` has what came before it.

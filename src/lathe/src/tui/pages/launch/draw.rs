@@ -171,6 +171,7 @@ fn form_line(
                 (Job::Run, _) => "run: reinforcement learning (enter: sft, the warm-up)",
                 (Job::Sft, true) => "sft: the supervised warm-up (enter: run)",
                 (Job::Sft, false) => "sft: a supervised warm-up",
+                (Job::Reward, _) => "reward train: a reward model from preferences",
             }
             .to_owned(),
             Role::Accent,

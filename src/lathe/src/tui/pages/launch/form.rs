@@ -100,7 +100,7 @@ impl Form {
 
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = vec![Row::Experiment, Row::Name];
-        if self.jobs.contains(&Job::Sft) {
+        if self.jobs.iter().any(|job| *job != Job::Run) {
             rows.push(Row::Job);
         }
         rows.push(Row::Target);
@@ -195,9 +195,14 @@ impl Form {
             self.choices.name.clone()
         };
         let experiment = &loaded.experiment;
+        // The two read the same keys; which one it was, only the run knows that is started again.
+        let supervised = match self.choices.job {
+            Job::Reward => Job::Reward,
+            Job::Run | Job::Sft => Job::Sft,
+        };
         let files = [
             (Job::Run, &experiment.data.train_files),
-            (Job::Sft, &experiment.sft.train_files),
+            (supervised, &experiment.sft.train_files),
         ];
         self.jobs = files
             .into_iter()

@@ -39,14 +39,17 @@ pub(super) fn again_job(key: &RunKey, shared: &Shared) -> Effect {
         .map(|entry| entry.info.id.clone())
         .or_else(|| Some(shared.open.get(key)?.info.as_ref()?.id.clone()))
         .unwrap_or_else(|| run.clone());
-    let is_supervised = shared
+    let mode = shared
         .open
         .get(key)
         .and_then(|run| run.state.started.as_ref())
         .map(|started| started.mode.as_str())
-        .or_else(|| Some(shared.runs.find(key)?.glance.as_ref()?.mode.as_str()))
-        == Some("sft");
-    let job = if is_supervised { Job::Sft } else { Job::Run };
+        .or_else(|| Some(shared.runs.find(key)?.glance.as_ref()?.mode.as_str()));
+    let job = match mode {
+        Some("sft") => Job::Sft,
+        Some("reward") => Job::Reward,
+        _ => Job::Run,
+    };
     let path = key.path().join("experiment.yaml");
     Effect::job("read experiment", move || {
         let result = files::read(&path).map(|text| Source {

@@ -477,7 +477,7 @@ impl Launch {
             Row::Job if self.form.jobs.len() > 1 => self.form.change(|choices| {
                 choices.job = match choices.job {
                     Job::Run => Job::Sft,
-                    Job::Sft => Job::Run,
+                    Job::Sft | Job::Reward => Job::Run,
                 };
             }),
             Row::Job => shared.say(Notice::caution(

@@ -187,11 +187,9 @@ impl Launch {
 
 /// What a person would type to start the same run.
 pub(super) fn command_line(order: &Order) -> Vec<String> {
-    let mut words = vec![
-        "lathe".to_owned(),
-        order.job.verb().to_owned(),
-        quoted(&order.experiment.display().to_string()),
-    ];
+    let mut words = vec!["lathe".to_owned()];
+    words.extend(order.job.words().iter().map(|word| (*word).to_owned()));
+    words.push(quoted(&order.experiment.display().to_string()));
     words.extend(order.overrides.iter().map(|text| quoted(text)));
     if let Some(name) = &order.name {
         words.extend(["--name".to_owned(), quoted(name)]);

@@ -85,7 +85,7 @@ fn why_nothing(open: &OpenRun, is_off: bool) -> (&'static str, String) {
         .state
         .started
         .as_ref()
-        .is_some_and(|started| started.mode == "sft");
+        .is_some_and(|started| matches!(started.mode.as_str(), "sft" | "reward"));
     if is_sft {
         return (
             "A supervised run has no rollouts",

@@ -1,0 +1,185 @@
+//! Reward models: a transformer that says one number of a dialogue, learned from preferences or from another judge's scores.
+//!
+//! ```text
+//!  preferences ─► examples ─► train (Bradley-Terry) ─┐
+//!  scores      ─► examples ─► train (squares)       ─┴─► a directory in the Hugging Face layout ─► RewardModel ─► arm `model`
+//! ```
+//! An answer is read as the model wrote it: prompt and answer through the model's own chat template, the number at the last token.
+
+pub mod arm;
+pub mod examples;
+pub mod report;
+pub mod train;
+
+use std::path::Path;
+
+use dialogue::chat::{Chat, ChatError};
+use dialogue::message::Message;
+use serde_json::Map;
+use tch::{Device, Kind, Tensor};
+
+use crate::model::config::Head;
+use crate::model::packed::PackedBatch;
+use crate::model::parameters::Parameters;
+use crate::model::pretrained::PretrainedError;
+use crate::model::transformer::Transformer;
+
+/// Packed tokens of one forward pass.
+const FORWARD_TOKENS: usize = 8192;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RewardModelError {
+    #[error(transparent)]
+    Weights(#[from] PretrainedError),
+    #[error(transparent)]
+    Chat(#[from] ChatError),
+    #[error(
+        "{directory} is a language model: it has no score head; make a reward model of it with `lathe reward train`"
+    )]
+    NoHead { directory: String },
+    #[error("the dialogue has {tokens} tokens; this reward model takes {limit}")]
+    TooLong { tokens: usize, limit: usize },
+}
+
+/// A reward model that judges.
+#[derive(Debug)]
+pub struct RewardModel {
+    chat: Chat,
+    model: Transformer,
+    max_tokens: usize,
+}
+
+impl RewardModel {
+    /// From a directory with weights and tokenizer. `max_tokens`: of a dialogue; None: what the model was made for.
+    pub fn load(
+        directory: &Path,
+        max_tokens: Option<usize>,
+        kind: Kind,
+        device: Device,
+    ) -> Result<Self, RewardModelError> {
+        let parameters = Parameters::load(directory, kind, device)?;
+        if parameters.config().head == Head::Language {
+            return Err(RewardModelError::NoHead {
+                directory: directory.display().to_string(),
+            });
+        }
+        let most = parameters.config().max_position_embeddings as usize;
+        Ok(Self {
+            chat: Chat::load(directory, None, &Map::new())?,
+            model: Transformer::new(parameters, kind, false),
+            max_tokens: max_tokens.map_or(most, |limit| limit.min(most)),
+        })
+    }
+
+    /// The words of a dialogue as it reads them, apart from it: for another thread.
+    pub fn reader(&self) -> Reader {
+        Reader {
+            chat: self.chat.clone(),
+            max_tokens: self.max_tokens,
+        }
+    }
+
+    /// One number a dialogue.
+    pub fn scores<T: AsRef<[u32]>>(&self, dialogues: &[T]) -> Vec<f64> {
+        let _no_grad = tch::no_grad_guard();
+        let mut scores = Vec::with_capacity(dialogues.len());
+        let mut start = 0;
+        while start < dialogues.len() {
+            let mut packed = PackedBatch::default();
+            let mut last = Vec::new();
+            let mut end = start;
+            while end < dialogues.len()
+                && (end == start || packed.len() + dialogues[end].as_ref().len() <= FORWARD_TOKENS)
+            {
+                let rows = &packed.push_group(dialogues[end].as_ref(), &[]).prompt;
+                last.push(rows.end as i64 - 1);
+                end += 1;
+            }
+            scores.extend(numbers(&scores_at(&self.model, &packed, &last)));
+            start = end;
+        }
+        scores
+    }
+}
+
+/// Turns dialogues into a reward model's tokens.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    chat: Chat,
+    max_tokens: usize,
+}
+
+impl Reader {
+    pub fn new(chat: Chat, max_tokens: usize) -> Self {
+        Self { chat, max_tokens }
+    }
+
+    /// Ids of a prompt with its answer, to the end of the turn.
+    pub fn ids(&self, prompt: &[Message], answer: &str) -> Result<Vec<u32>, RewardModelError> {
+        let mut messages = prompt.to_vec();
+        messages.push(Message::new("assistant", answer));
+        let ids = self.chat.sft_ids(&messages, &[])?.ids;
+        if ids.len() > self.max_tokens {
+            return Err(RewardModelError::TooLong {
+                tokens: ids.len(),
+                limit: self.max_tokens,
+            });
+        }
+        Ok(ids)
+    }
+}
+
+/// `[M]` f32: the number at each of these rows of a batch.
+fn scores_at(model: &Transformer, packed: &PackedBatch, rows: &[i64]) -> Tensor {
+    let hidden = model.hidden(packed);
+    let rows = Tensor::from_slice(rows).to_device(hidden.rows.device());
+    model.values(&hidden.rows.index_select(0, &rows))
+}
+
+/// A tensor of one dimension as numbers.
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    let flat = tensor.to_device(Device::Cpu).to_kind(Kind::Double);
+    Vec::try_from(flat.contiguous()).expect("a flat tensor on the CPU")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use dialogue::recipe::{TinyModel, write_tiny};
+
+    use super::*;
+    use crate::model::config::ModelConfig;
+
+    /// Random weights under a score head, with a tokenizer.
+    pub fn tiny_reward_model() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().expect("a folder");
+        write_tiny(TinyModel::Calc, directory.path()).expect("a tokenizer and a config");
+        let mut config = ModelConfig::load(directory.path()).expect("a config");
+        config.num_layers = 2;
+        config.json.insert("num_hidden_layers".to_owned(), 2.into());
+        let config = Arc::new(config.with_head(Head::Reward));
+        Parameters::random(&config, 7, Kind::Float, Device::Cpu)
+            .save_pretrained(directory.path(), None)
+            .expect("written");
+        directory
+    }
+
+    #[test]
+    fn a_language_model_is_no_reward_model() {
+        let directory = tempfile::tempdir().expect("a folder");
+        write_tiny(TinyModel::Calc, directory.path()).expect("a tokenizer and a config");
+        let config = Arc::new(ModelConfig::load(directory.path()).expect("a config"));
+        Parameters::random(&config, 7, Kind::Float, Device::Cpu)
+            .save_pretrained(directory.path(), None)
+            .expect("written");
+        let error = RewardModel::load(directory.path(), None, Kind::Float, Device::Cpu)
+            .expect_err("no score head");
+        assert!(
+            error.to_string().contains(
+                "it has no score head; make a reward model of it with `lathe reward train`"
+            ),
+            "{error}"
+        );
+    }
+}
