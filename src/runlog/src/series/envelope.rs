@@ -90,21 +90,32 @@ pub fn envelope(
     for leg in series.legs(axis) {
         // A time that is no number is not before x0 nor after: passed over like what is before.
         let mut start = series.partition(leg.clone(), |x| x < x0 || x.is_nan(), axis);
+        // Points of the column before: the next one has about as many.
+        let mut guess = 1;
         while start < leg.end {
             let Some(column) = chart.of(series.x(start, axis)) else {
                 break;
             };
-            // Doubling steps, then halving ones: short columns at high zoom end after a look or two.
-            let mut reach = 1;
             let is_inside = |i: usize| chart.of(series.x(i, axis)) == Some(column);
-            while start + reach < leg.end && is_inside(start + reach) {
-                reach *= 2;
-            }
-            let end = series.partition(
-                start + reach / 2..leg.end.min(start + reach),
-                |x| chart.of(x) == Some(column),
-                axis,
-            );
+            // Doubling steps away from the guess, then halving ones: few looks, and near one another.
+            let guessed = (start + guess).min(leg.end) - 1;
+            let mut reach = 1;
+            let (low, high) = if is_inside(guessed) {
+                while guessed + reach < leg.end && is_inside(guessed + reach) {
+                    reach *= 2;
+                }
+                (guessed + reach / 2, leg.end.min(guessed + reach))
+            } else {
+                while guessed - start > reach && !is_inside(guessed - reach) {
+                    reach *= 2;
+                }
+                (
+                    guessed.saturating_sub(reach).max(start),
+                    guessed - reach / 2,
+                )
+            };
+            let end = series.partition(low..high, |x| chart.of(x) == Some(column), axis);
+            guess = end - start;
             add(&mut cells[column], series, start, end);
             start = end;
         }
