@@ -145,3 +145,21 @@ fn a_model_that_is_none_is_told_with_its_exit_code_and_starts_no_run() {
     );
     assert_eq!(fs::read_dir(root.path()).expect("a folder").count(), 0);
 }
+
+#[test]
+fn data_that_are_not_there_or_no_prompts_are_told_as_the_option_and_leave_no_run() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    for (file, problem) in [
+        (
+            "no/such.parquet",
+            "--data no/such.parquet: there is no such file",
+        ),
+        ("README.md", "--data README.md: expected a file of prompts"),
+    ] {
+        let output = eval(root.path(), "nothing", &["--data", file]);
+        assert_eq!(output.status.code(), Some(3));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(problem), "{said}");
+        assert_eq!(fs::read_dir(root.path()).expect("a folder").count(), 0);
+    }
+}

@@ -1,41 +1,10 @@
-//! The arms of the reward in a run: tried before the first step, and their rows in each step's metrics.
+//! The arms of the reward in a run: their rows in each step's metrics.
 
 use std::collections::BTreeSet;
 
 use dialogue::rollout::Rollout;
-use dialogue::score::Rehearsed;
 
-use crate::failure::Failure;
 use crate::learner::metrics::StepValues;
-
-/// An arm that gave no score for any row ends the run; the warnings are of those that will always be late, or failed now and then.
-pub fn judge(rehearsed: &[Rehearsed]) -> Result<Vec<String>, Failure> {
-    let mut warnings = Vec::new();
-    for arm in rehearsed {
-        let error = arm.error.as_deref().unwrap_or_default();
-        if arm.asked > 0 && arm.is_broken() {
-            return Err(Failure::Input(format!(
-                "reward.arms: {} gave no score for any of the {} rows it was tried on: {error}",
-                arm.arm, arm.asked
-            )));
-        }
-        if arm.failed > 0 {
-            warnings.push(format!(
-                "reward.arms: {} gave no score for {} of the {} rows it was tried on: {error}",
-                arm.arm, arm.failed, arm.asked
-            ));
-        }
-        if let (true, Some(quickest)) = (arm.is_too_slow(), arm.quickest) {
-            warnings.push(format!(
-                "reward.arms: {} took {:.0} ms when it was tried, and its timeout is {:.0} ms: nearly every dialogue will get its default",
-                arm.arm,
-                quickest.as_secs_f64() * 1e3,
-                arm.timeout.as_secs_f64() * 1e3
-            ));
-        }
-    }
-    Ok(warnings)
-}
 
 /// `reward/arm/NAME/...` of a batch, from what each rollout says of its arms.
 pub fn measure(rollouts: &[Rollout], values: &mut StepValues) {
@@ -68,7 +37,10 @@ pub fn measure(rollouts: &[Rollout], values: &mut StepValues) {
             of("/timed_out").len() as f64 / asked,
         );
         values.set(&row("missing_frac"), of("/missing").len() as f64 / asked);
-        values.set(&row("late"), of("/late").iter().sum());
+        values.set(
+            &row("late"),
+            of("/late").iter().fold(0.0, |sum, late| sum + late),
+        );
         // What an arm that learns has learned by now: as the rollout says that was judged by most labels.
         let labels = |rollout: &&Rollout| -> Option<f64> {
             rollout
@@ -93,6 +65,12 @@ pub fn measure(rollouts: &[Rollout], values: &mut StepValues) {
     }
 }
 
+/// Whether a part of a score is what an arm gave, and not something about its asking.
+pub fn is_score(part: &str) -> bool {
+    part.strip_prefix("arm/")
+        .is_some_and(|name| !name.contains('/'))
+}
+
 /// The smallest value that at least this share of all does not exceed; the values are sorted and not empty.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
@@ -101,8 +79,6 @@ pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -113,30 +89,5 @@ mod tests {
             (50.0, 99.0)
         );
         assert_eq!((quantile(&[3.0], 0.5), quantile(&[3.0], 0.99)), (3.0, 3.0));
-    }
-
-    #[test]
-    fn an_arm_that_never_scored_ends_the_run_and_a_slow_one_is_named() {
-        let mut arm = Rehearsed {
-            arm: "judge".to_owned(),
-            asked: 4,
-            failed: 1,
-            error: Some("no".to_owned()),
-            quickest: Some(Duration::from_millis(800)),
-            timeout: Duration::from_millis(50),
-        };
-        assert_eq!(
-            judge(&[arm.clone()]).expect("warnings"),
-            [
-                "reward.arms: judge gave no score for 1 of the 4 rows it was tried on: no",
-                "reward.arms: judge took 800 ms when it was tried, and its timeout is 50 ms: nearly every dialogue will get its default",
-            ]
-        );
-        arm.failed = 4;
-        let error = judge(&[arm]).expect_err("broken");
-        assert_eq!(
-            error.to_string(),
-            "reward.arms: judge gave no score for any of the 4 rows it was tried on: no"
-        );
     }
 }

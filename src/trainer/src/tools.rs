@@ -61,6 +61,34 @@ pub fn measure(rollouts: &[Rollout], values: &mut StepValues) {
     }
 }
 
+/// From so many failures on a tool that never worked is told.
+const FEW_CALLS: usize = 8;
+
+/// What to say of each tool whose every call in the batch failed by its own fault, or was late.
+pub fn broken(rollouts: &[Rollout]) -> Vec<String> {
+    let mut by_name: BTreeMap<&str, Vec<&ToolRecord>> = BTreeMap::new();
+    for call in rollouts.iter().flat_map(|rollout| &rollout.tools) {
+        by_name.entry(&call.name).or_default().push(call);
+    }
+    let is_its_own = |call: &&ToolRecord| {
+        matches!(
+            call.failure,
+            Some(CallFailure::Tool | CallFailure::TimedOut | CallFailure::Panicked)
+        )
+    };
+    by_name
+        .into_iter()
+        .filter(|(_, calls)| calls.len() >= FEW_CALLS && calls.iter().all(is_its_own))
+        .map(|(name, calls)| {
+            let first: String = calls[0].result.chars().take(200).collect();
+            format!(
+                "all {} calls of tool {name} failed, the first with: {first}",
+                calls.len()
+            )
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -73,6 +101,32 @@ mod tests {
             "reward": null, "metrics": {}, "elapsed_ms": elapsed_ms,
         }))
         .expect("a record, also one from before there were waits")
+    }
+
+    #[test]
+    fn a_tool_all_of_whose_calls_failed_by_its_own_fault_is_told_and_one_that_worked_once_is_not() {
+        let of = |failures: &[Option<CallFailure>]| {
+            let mut rollout = crate::groups::tests::group("a", [None, None]).remove(0);
+            rollout.tools = failures
+                .iter()
+                .map(|failure| call("shell", *failure, 1.0))
+                .collect();
+            broken(&[rollout])
+        };
+        let failed = [Some(CallFailure::Tool); 8];
+        let [told] = &of(&failed)[..] else {
+            panic!("one tool");
+        };
+        assert!(
+            told.starts_with("all 8 calls of tool shell failed, the first with: "),
+            "{told}"
+        );
+        assert!(of(&failed[1..]).is_empty(), "too few to say");
+        let mut one_worked = failed;
+        one_worked[3] = None;
+        assert!(of(&one_worked).is_empty());
+        // The model's fault says nothing about the tool.
+        assert!(of(&[Some(CallFailure::BadArguments); 9]).is_empty());
     }
 
     #[test]

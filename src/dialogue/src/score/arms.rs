@@ -120,24 +120,37 @@ impl Arms {
         self.arms.iter().map(|arm| arm.name.as_str()).collect()
     }
 
-    /// Each arm asked on its own, without its time-out (but for `limit`): for a dry run. Its name, score and time.
-    pub async fn try_each(
+    /// One arm asked with a time-out of its own, `limit`: for a dry run. Its score, and its time.
+    pub async fn try_one(
         &self,
+        name: &str,
         transcript: &Transcript,
         limit: Duration,
-    ) -> Vec<(String, Result<Score, ScoreError>, Duration)> {
-        let mut tried = Vec::new();
-        for arm in &self.arms {
-            let asked = self.ask(arm, Arc::new(transcript.clone()), limit).await;
-            let outcome = asked.outcome.map_err(|missed| match missed {
-                Missed::Failed(error) => error,
-                Missed::Late => ScoreError::Interrupted(Interrupted::TimedOut {
-                    limit_s: limit.as_secs_f64(),
-                }),
-            });
-            tried.push((arm.name.clone(), outcome, asked.took));
+    ) -> (Result<Score, ScoreError>, Duration) {
+        let Some(arm) = self.arms.iter().find(|arm| arm.name == name) else {
+            return (Err(unknown(name)), Duration::ZERO);
+        };
+        let asked = self.ask(arm, Arc::new(transcript.clone()), limit).await;
+        let outcome = asked.outcome.map_err(|missed| match missed {
+            Missed::Failed(error) => error,
+            Missed::Late => ScoreError::Interrupted(Interrupted::TimedOut {
+                limit_s: limit.as_secs_f64(),
+            }),
+        });
+        (outcome, asked.took)
+    }
+
+    /// What one arm gives a dialogue, as it counts in training: its default where it is late.
+    pub async fn score_by(&self, name: &str, transcript: Transcript) -> Result<f64, ScoreError> {
+        let Some(arm) = self.arms.iter().find(|arm| arm.name == name) else {
+            return Err(unknown(name));
+        };
+        let asked = self.ask(arm, Arc::new(transcript), arm.timeout).await;
+        match asked.outcome {
+            Ok(score) => Ok(score.value),
+            Err(Missed::Late) => Ok(arm.default),
+            Err(Missed::Failed(error)) => Err(error),
         }
-        tried
     }
 
     /// The time-out of an arm.
@@ -232,6 +245,10 @@ impl Arms {
         while tasks.try_join_next().is_some() {}
         tasks.spawn(work)
     }
+}
+
+fn unknown(name: &str) -> ScoreError {
+    ScoreError::Failed(format!("there is no arm {name}"))
 }
 
 /// How long work may go on that must answer within `limit`.

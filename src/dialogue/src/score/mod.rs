@@ -51,7 +51,7 @@ pub use math_equal::MathEqual;
 pub use numeric::{Numeric, WhichNumber};
 pub use pattern::Pattern;
 pub use python::Python;
-pub use rehearse::{Rehearsed, Tried};
+pub use rehearse::{Rehearsed, Tried, judge};
 pub use scorers::{Complaint, Scorers, UnknownSource, by_name};
 pub use search_em::SearchEm;
 pub use shape::{Form, Lengthy};

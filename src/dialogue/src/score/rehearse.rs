@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Scorers, Transcript};
+use super::{ScoreError, Scorers, Transcript};
 use crate::message::Message;
+use crate::tool::Interrupted;
 
-/// What an arm may take when it is tried: time-outs are for training.
-const LIMIT: Duration = Duration::from_secs(120);
+/// What an arm may take when it is tried, as a multiple of its time-out and at least: the first answer also warms things up.
+const PATIENCE: u32 = 20;
+const LEAST_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How an arm did.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,15 +66,20 @@ impl Scorers {
                 timeout: arms.timeout_of(name).unwrap_or_default(),
             })
             .collect();
-        for prompt in prompts {
-            let tried = arms.try_each(&transcript(prompt), LIMIT).await;
-            for (arm, (_, outcome, took)) in all.iter_mut().zip(tried) {
+        for arm in &mut all {
+            let limit = (arm.timeout * PATIENCE).max(LEAST_PATIENCE);
+            for prompt in prompts {
+                let (outcome, took) = arms.try_one(&arm.arm, &transcript(prompt), limit).await;
                 arm.asked += 1;
                 match outcome {
                     Ok(_) => arm.quickest = Some(arm.quickest.map_or(took, |best| best.min(took))),
                     Err(error) => {
                         arm.failed += 1;
                         arm.error = Some(error.to_string());
+                        // One that hangs would hang again.
+                        if matches!(error, ScoreError::Interrupted(Interrupted::TimedOut { .. })) {
+                            break;
+                        }
                     }
                 }
             }
@@ -96,5 +103,64 @@ fn transcript(prompt: &Tried) -> Transcript {
         prompt_messages: prompt.messages.len(),
         messages,
         tool_rewards: std::collections::BTreeMap::new(),
+    }
+}
+
+/// An arm that gave no score for any row is an error, which ends a run; the warnings are of those that will always be late, or failed now and then.
+pub fn judge(rehearsed: &[Rehearsed]) -> Result<Vec<String>, String> {
+    let mut warnings = Vec::new();
+    for arm in rehearsed {
+        let error = arm.error.as_deref().unwrap_or_default();
+        if arm.asked > 0 && arm.is_broken() {
+            return Err(format!(
+                "reward.arms: {} gave no score for any of the {} rows it was tried on: {error}",
+                arm.arm, arm.asked
+            ));
+        }
+        if arm.failed > 0 {
+            warnings.push(format!(
+                "reward.arms: {} gave no score for {} of the {} rows it was tried on: {error}",
+                arm.arm, arm.failed, arm.asked
+            ));
+        }
+        if let (true, Some(quickest)) = (arm.is_too_slow(), arm.quickest) {
+            warnings.push(format!(
+                "reward.arms: {} took {:.0} ms when it was tried, and its timeout is {:.0} ms: nearly every dialogue will get its default",
+                arm.arm,
+                quickest.as_secs_f64() * 1e3,
+                arm.timeout.as_secs_f64() * 1e3
+            ));
+        }
+    }
+    Ok(warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_that_never_scored_ends_the_run_and_a_slow_one_is_named() {
+        let mut arm = Rehearsed {
+            arm: "judge".to_owned(),
+            asked: 4,
+            failed: 1,
+            error: Some("no".to_owned()),
+            quickest: Some(Duration::from_millis(800)),
+            timeout: Duration::from_millis(50),
+        };
+        assert_eq!(
+            judge(&[arm.clone()]).expect("warnings"),
+            [
+                "reward.arms: judge gave no score for 1 of the 4 rows it was tried on: no",
+                "reward.arms: judge took 800 ms when it was tried, and its timeout is 50 ms: nearly every dialogue will get its default",
+            ]
+        );
+        arm.failed = 4;
+        let error = judge(&[arm]).expect_err("broken");
+        assert_eq!(
+            error,
+            "reward.arms: judge gave no score for any of the 4 rows it was tried on: no"
+        );
     }
 }

@@ -70,6 +70,21 @@ impl Options {
     }
 }
 
+/// Where a program lies: itself where it has a folder, else the first of its name in `path`. None: nowhere, or it is none.
+fn find(program: &str, path: Option<String>) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let is_program = |path: &PathBuf| {
+        path.metadata()
+            .is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(is_program);
+    }
+    std::env::split_paths(&path?)
+        .map(|folder| folder.join(program))
+        .find(is_program)
+}
+
 /// The tool.
 #[derive(Debug)]
 pub struct Command {
@@ -219,6 +234,18 @@ impl Tool for Command {
 
     fn keeps_state(&self) -> bool {
         self.options.process == Life::Dialogue
+    }
+
+    fn ready(&self) -> Result<Option<String>, String> {
+        let program = &self.options.command[0];
+        let path = self.options.env.get("PATH").cloned();
+        match find(program, path.or_else(|| std::env::var("PATH").ok())) {
+            Some(_) => Ok(None),
+            None if program.contains('/') => {
+                Err(format!("{program} is no program that can be run"))
+            }
+            None => Err(format!("there is no program {program} in PATH")),
+        }
     }
 
     fn release(&self, instance: &InstanceId, _: &ToolKwargs) {

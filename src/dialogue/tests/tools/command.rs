@@ -299,3 +299,22 @@ fn no_key_of_a_config_is_passed_over() {
     let text = format!("tools: [{{class_name: calculator, config: {limits}}}]");
     ToolRegistry::parse(&text, "t.yaml", &ToolClasses::default()).expect("all of them known");
 }
+
+#[test]
+fn a_program_that_is_not_there_is_told_before_anything_calls_it() {
+    for (program, problem) in [
+        (
+            "no-such-program-of-anyone",
+            "there is no program no-such-program-of-anyone in PATH",
+        ),
+        (
+            "/no/such/program",
+            "/no/such/program is no program that can be run",
+        ),
+        ("/etc/passwd", "/etc/passwd is no program that can be run"),
+    ] {
+        let tools = tools(&format!("{{command: [{program}]}}"));
+        assert_eq!(tools.ready()[0].1, Err(problem.to_owned()));
+    }
+    assert_eq!(tools("{command: [sh]}").ready()[0].1, Ok(None));
+}

@@ -184,7 +184,6 @@ pub enum Command {
     /// Print a completion script for your shell
     Completions { shell: Shell },
     /// Print the man page, or write it and one of each command into a folder (for packagers)
-    #[command(hide = true)]
     Man { directory: Option<PathBuf> },
     /// Becomes the trainer in a session of its own
     #[command(name = crate::launch::EXEC_COMMAND, hide = true)]

@@ -33,6 +33,7 @@ pub fn eval(
     terminal: Terminal,
 ) -> Result<i32, Failure> {
     run::told(arguments.form.json, out, |out| {
+        arguments.data.iter().try_for_each(|file| readable(file))?;
         let (model, parent) = model(arguments)?;
         let plain = match &arguments.experiment {
             Some(_) => None,
@@ -61,6 +62,23 @@ pub fn eval(
         };
         carry_out(order, arguments.form, false, say, out, terminal)
     })
+}
+
+/// What the user named, before it becomes a key of an experiment that the user never saw.
+fn readable(file: &Path) -> Result<(), Failure> {
+    let place = file.display();
+    let extension = file.extension().and_then(OsStr::to_str);
+    if !file.exists() {
+        return Err(Failure::input(format!(
+            "--data {place}: there is no such file"
+        )));
+    }
+    if !matches!(extension, Some("parquet" | "jsonl" | "json")) {
+        return Err(Failure::input(format!(
+            "--data {place}: expected a file of prompts, .parquet or .jsonl"
+        )));
+    }
+    Ok(())
 }
 
 /// The experiment of an evaluation without one, for as long as it is read.

@@ -57,6 +57,17 @@ fn points() -> Vec<(String, u64, f64, Number)> {
 }
 
 #[test]
+fn the_workbench_writes_a_whole_run_as_the_command_does() {
+    let (_root, run, _state) = sample();
+    for format in [Format::Json, Format::Parquet] {
+        let written = crate::tui::export::whole(run.path(), format).unwrap();
+        assert!(written == exported(format, &[]), "{format:?}");
+    }
+    let report = crate::tui::export::whole(run.path(), Format::Html).unwrap();
+    assert!(String::from_utf8(report).unwrap().contains("</html>"));
+}
+
+#[test]
 fn csv_json_and_parquet_hold_every_value_of_every_metric() {
     let wanted = points();
     assert!(wanted.iter().any(|(.., value)| value.0.is_nan()));

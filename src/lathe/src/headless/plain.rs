@@ -1,6 +1,8 @@
 //! A short line per step, evaluation, alarm and checkpoint; on request every metric in verl's console form. For pipes,
 //! logs and batch jobs.
 
+use std::collections::BTreeMap;
+
 use runlog::control::find_knob;
 use runlog::event::{BanditArm, Event, EventKind, Level, Phase};
 use runlog::loggers::step_line;
@@ -15,12 +17,38 @@ use crate::cli::{Failure, Output};
 pub struct PlainView<'a> {
     out: &'a mut Output,
     is_verbose: bool,
+    /// Alarms so far, by name.
+    alarms: BTreeMap<String, u64>,
 }
+
+/// Who says whether asynchrony pays.
+const ADVISOR: &str = "advisor";
+
+/// Alarms of one name that are told one by one; then the tenth, the hundredth, …
+const ALARMS_TOLD: u64 = 3;
 
 impl<'a> PlainView<'a> {
     /// `is_verbose`: every metric of each step, in verl's console form.
     pub fn new(out: &'a mut Output, is_verbose: bool) -> Self {
-        Self { out, is_verbose }
+        Self {
+            out,
+            is_verbose,
+            alarms: BTreeMap::new(),
+        }
+    }
+
+    /// What an alarm says, unless it said the like often enough.
+    fn alarm(&mut self, name: &str, kind: &EventKind) -> Option<String> {
+        let count = self.alarms.entry(name.to_owned()).or_default();
+        *count += 1;
+        let is_round = count.ilog10() > 0 && *count == 10_u64.pow(count.ilog10());
+        let more = match *count {
+            ALARMS_TOLD => " (the 3rd of its kind; from here on the 10th, the 100th, … are told)",
+            few if few < ALARMS_TOLD => "",
+            _ if is_round => return Some(format!("{} (number {count} of its kind)", line(kind)?)),
+            _ => return None,
+        };
+        Some(format!("{}{more}", line(kind)?))
     }
 }
 
@@ -32,6 +60,7 @@ impl View for PlainView<'_> {
                 .evals
                 .last()
                 .map(|evaluation| eval_text(*step, evaluation)),
+            kind @ EventKind::Alarm { name, .. } => self.alarm(name, kind),
             kind => line(kind),
         };
         match line {
@@ -53,7 +82,7 @@ fn step_text(step: u64, state: &RunState) -> String {
         }
     }
     if let Some(sync) = state.syncs.last() {
-        let sync = format!("sync {} ms", format::number(sync.total_ms));
+        let sync = format!("sync {} ms", format::number(sync.transfer_ms));
         parts.push(format!("{sync:<13}"));
     }
     if let Some(step_s) = STEP_TIME.last_at(step, state) {
@@ -201,6 +230,9 @@ pub fn line(kind: &EventKind) -> Option<String> {
             };
             format!("{word}: {message}")
         }
+        EventKind::LogLine {
+            target, message, ..
+        } if target == ADVISOR => format!("advice: {message}"),
         EventKind::WeightsSynced {
             version,
             verified: false,

@@ -175,6 +175,12 @@ impl View for ProgressView {
                     self.scroll(Role::Caution, ("▲", "!"), &line);
                 }
             }
+            // What is left of log lines has one when it is advice.
+            kind @ EventKind::LogLine { .. } => {
+                if let Some(line) = plain::line(kind) {
+                    self.scroll(Role::Muted, ("•", "*"), &line);
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -239,7 +245,7 @@ fn values_line(state: &RunState, terminal: Terminal) -> String {
         }
     }
     if let Some(sync) = state.syncs.last() {
-        parts.push(format!("sync {} ms", format::number(sync.total_ms)));
+        parts.push(format!("sync {} ms", format::number(sync.transfer_ms)));
     }
     parts.join("  ")
 }

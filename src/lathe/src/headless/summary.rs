@@ -5,7 +5,7 @@ use std::path::Path;
 
 use runlog::alarms::{Alarms, Limits};
 use runlog::event::Lane;
-use runlog::state::{Percentiles, RunState, Series};
+use runlog::state::{AlarmGroup, Percentiles, RunState, Series};
 
 use super::rows::{ENTROPY, KL, LENGTH, REWARD, SFT_LOSS};
 use super::sparkline::sparkline;
@@ -15,8 +15,9 @@ use crate::terminal::{Role, Terminal};
 const LABEL_COLUMNS: usize = 15;
 const SPARK_COLUMNS: usize = 24;
 const BAR_COLUMNS: usize = 20;
-/// Alarms shown by name; the count tells of the rest.
-const ALARMS_SHOWN: usize = 3;
+/// Kinds of alarms, and trips of guards, shown one by one; the counts tell of the rest.
+const ALARMS_SHOWN: usize = 5;
+const TRIPS_SHOWN: usize = 6;
 
 /// How the run stands, in one word and at most one sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -246,13 +247,19 @@ fn alarms(lines: &mut Vec<String>, state: &RunState, bad_lines: u64, terminal: T
         terminal.paint(Role::Caution, &format::count(state.alarm_count))
     };
     lines.push(labelled("alarms", &count));
-    let shown = state.alarms.iter().rev().take(ALARMS_SHOWN).rev();
-    for alarm in shown {
-        let step = alarm
-            .step
-            .map_or(String::new(), |step| format!(" at step {step}"));
-        lines.push(format!("    {}{step}: {}", alarm.name, alarm.message));
+    // The alarm that a guard records says the same as its trip.
+    let trips = &state.guards.trips;
+    let others =
+        (state.alarms.iter()).filter(|alarm| !trips.iter().any(|trip| trip.is_told_by(alarm)));
+    let groups = AlarmGroup::of(others);
+    let left_out = groups.len().saturating_sub(ALARMS_SHOWN);
+    if left_out > 0 {
+        lines.push(format!("    {left_out} other kinds before"));
     }
+    for group in &groups[left_out..] {
+        lines.push(format!("    {}", group.words()));
+    }
+    guards(lines, state, terminal);
     let mut seen = Alarms::new(Limits::default());
     seen.follow(state);
     let found: BTreeSet<&str> = (seen.active().iter().chain(seen.past()))
@@ -273,6 +280,26 @@ fn alarms(lines: &mut Vec<String>, state: &RunState, bad_lines: u64, terminal: T
             format::plural(bad_lines, "line")
         );
         lines.push(labelled("log", &terminal.paint(Role::Bad, &text)));
+    }
+}
+
+/// What guards did, trip by trip.
+fn guards(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
+    let trips = &state.guards.trips;
+    if trips.is_empty() {
+        return;
+    }
+    let count = format::plural(state.guards.trip_count(), "trip");
+    lines.push(labelled("guards", &terminal.paint(Role::Caution, &count)));
+    for trip in trips.iter().rev().take(TRIPS_SHOWN).rev() {
+        let done: Vec<&str> = trip.done.iter().map(|done| done.after.as_str()).collect();
+        lines.push(format!(
+            "    {} after step {}: {}: {}",
+            trip.guard,
+            trip.step,
+            trip.reason,
+            done.join(", ")
+        ));
     }
 }
 

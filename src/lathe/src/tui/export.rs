@@ -1,5 +1,8 @@
 //! What the workbench shows now, written to a file of the project: the screen, or the curves as they stand on it.
 
+use std::path::Path;
+use std::time::SystemTime;
+
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::Frame;
 use ratatui::Terminal;
@@ -8,15 +11,18 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
+use runlog::run_dir::RunDir;
+use runlog::series::XAxis;
 
 use super::action::{Command, Effect, Global, Message};
 use super::app::App;
 use super::modal::{Answer, boxed, middle};
 use super::shared::{Notice, Problem, Shared};
-use super::theme::Role;
+use super::theme::{self, Role};
 use super::widgets::list::{ListState, Move};
 use crate::export::curves::{Sheet, Shown, View, panel, usual};
-use crate::export::{cells, new_file, picture};
+use crate::export::{Extras, Format, Options, cells, export, new_file, picture};
+use crate::headless;
 
 /// Pixels of a picture of curves: three panels beside each other.
 const WIDTH: u32 = 1240;
@@ -29,15 +35,21 @@ pub enum Kind {
     CurvesSvg,
     CurvesPng,
     CurvesCsv,
+    RunHtml,
+    RunJson,
+    RunParquet,
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::ScreenSvg,
         Self::ScreenText,
         Self::CurvesSvg,
         Self::CurvesPng,
         Self::CurvesCsv,
+        Self::RunHtml,
+        Self::RunJson,
+        Self::RunParquet,
     ];
 
     fn key(self) -> char {
@@ -47,6 +59,9 @@ impl Kind {
             Self::CurvesSvg => 'c',
             Self::CurvesPng => 'p',
             Self::CurvesCsv => 'v',
+            Self::RunHtml => 'h',
+            Self::RunJson => 'n',
+            Self::RunParquet => 'a',
         }
     }
 
@@ -57,6 +72,9 @@ impl Kind {
             Self::CurvesSvg => "the curves as they stand, as SVG",
             Self::CurvesPng => "the curves as they stand, as PNG",
             Self::CurvesCsv => "the values of the curves, as CSV",
+            Self::RunHtml => "the whole run, a report in HTML",
+            Self::RunJson => "all metrics of the run, as JSON",
+            Self::RunParquet => "all metrics of the run, as Parquet",
         }
     }
 
@@ -66,6 +84,19 @@ impl Kind {
             Self::ScreenText => "txt",
             Self::CurvesPng => "png",
             Self::CurvesCsv => "csv",
+            Self::RunHtml | Self::RunJson | Self::RunParquet => {
+                self.whole().map_or("", Format::extension)
+            }
+        }
+    }
+
+    /// Of a kind that is all of the run, whatever is on the screen.
+    fn whole(self) -> Option<Format> {
+        match self {
+            Self::RunHtml => Some(Format::Html),
+            Self::RunJson => Some(Format::Json),
+            Self::RunParquet => Some(Format::Parquet),
+            _ => None,
         }
     }
 }
@@ -97,7 +128,7 @@ impl Chooser {
     }
 
     pub fn draw(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
-        let place = middle(area, 46, Kind::ALL.len() as u16 + 4);
+        let place = middle(area, 52, Kind::ALL.len() as u16 + 4);
         let inner = boxed(shared, frame, place, " Write to a file ", Role::Focus);
         let selected = self.list.selected(Kind::ALL.len());
         let mut lines: Vec<Line<'_>> = Kind::ALL
@@ -119,7 +150,7 @@ impl Chooser {
             .collect();
         lines.push(Line::default());
         lines.push(Line::styled(
-            " whole runs: lathe export RUN",
+            " other metrics, sizes, themes: lathe export RUN",
             shared.style(Role::Muted),
         ));
         frame.render_widget(Paragraph::new(lines), inner);
@@ -136,6 +167,7 @@ pub fn write(app: &mut App, kind: Kind) -> Vec<Effect> {
     let what = match kind {
         Kind::ScreenSvg | Kind::ScreenText => title,
         Kind::CurvesSvg | Kind::CurvesPng | Kind::CurvesCsv => "curves".to_owned(),
+        Kind::RunHtml | Kind::RunJson | Kind::RunParquet => "run".to_owned(),
     };
     let name = format!("lathe-{what}-{time}");
     let directory = app.shared.project.directory.clone();
@@ -148,6 +180,16 @@ pub fn write(app: &mut App, kind: Kind) -> Vec<Effect> {
         Kind::ScreenSvg => {
             let buffer = screen(app);
             Box::new(move || Ok(cells::svg(&buffer, &theme).into_bytes()))
+        }
+        Kind::RunHtml | Kind::RunJson | Kind::RunParquet => {
+            let Some(run) = app.shared.current_run() else {
+                app.shared
+                    .say(Notice::caution("there is no run: choose one first"));
+                return Vec::new();
+            };
+            let path = run.key.path().to_owned();
+            let format = kind.whole().expect("these three have one");
+            Box::new(move || whole(&path, format))
         }
         Kind::CurvesSvg | Kind::CurvesPng | Kind::CurvesCsv => {
             let sheet = sheet(app);
@@ -180,6 +222,27 @@ pub fn write(app: &mut App, kind: Kind) -> Vec<Effect> {
             Err(reason) => Message::Problem(Problem::new("It was not written", reason, "")),
         }
     })]
+}
+
+/// All of a run as its directory has it, as `lathe export` writes it.
+pub fn whole(run: &Path, format: Format) -> Result<Vec<u8>, String> {
+    let reason = |error: &dyn std::fmt::Display| format!("{}: {error}", run.display());
+    let directory = RunDir::open(run).map_err(|error| reason(&error))?;
+    let (state, bad_lines) = headless::read(&directory).map_err(|error| reason(&error))?;
+    let extras = Extras::read(&directory, &state, bad_lines, SystemTime::now());
+    let options = Options {
+        metrics: Vec::new(),
+        axis: XAxis::Step,
+        smoothing: 0.0,
+        // A page is read on white.
+        theme: theme::load("light", &[]).expect("the shipped theme loads"),
+        width: WIDTH,
+        beside: Vec::new(),
+    };
+    let mut content = Vec::new();
+    export(&directory, &state, &extras, format, &options, &mut content)
+        .map_err(|error| reason(&error))?;
+    Ok(content)
 }
 
 /// The curves of the page in front; of a page without any, the usual ones of the runs that are shown.
@@ -247,8 +310,6 @@ pub fn text(buffer: &Buffer) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::tui::testing::Bench;
 
@@ -330,6 +391,19 @@ mod tests {
         empty.app.shared.project.directory = folder.path().to_owned();
         empty.press("ctrl-e c");
         empty.run_jobs();
+        assert!(files(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn of_a_run_that_is_gone_nothing_is_written_and_it_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        for key in ["h", "n", "a"] {
+            let mut bench = bench(folder.path());
+            bench.press("ctrl-e");
+            bench.press(key);
+            bench.run_jobs();
+            assert!(bench.screen(80, 24).contains("It was not written"));
+        }
         assert!(files(folder.path()).is_empty());
     }
 

@@ -196,7 +196,7 @@ fn progress_shows_steps_rollouts_and_values_and_gives_way_to_the_summary() {
         "step 3",
         "3/4 rollouts",
         "reward 0.400 ▁█",
-        "sync 3.00 ms",
+        "sync 2.00 ms",
     ] {
         screen.shows(text);
     }

@@ -191,6 +191,11 @@ pub struct GuardState {
 }
 
 impl GuardState {
+    /// Which rung the next trip does, from 1; the last one again and again.
+    pub fn rung(&self) -> u64 {
+        rung(self.relapses, self.ladder.len())
+    }
+
     /// In a word or some: `armed`, `muted until step 40`, `cooling down until step 12`.
     pub fn words(&self) -> String {
         match (self.is_muted, self.muted_until, self.cools_until) {
@@ -205,6 +210,11 @@ impl GuardState {
             (false, _, None) => "armed".to_owned(),
         }
     }
+}
+
+/// Which rung, from 1, follows so many trips without a calm: the last one again and again.
+pub fn rung(relapses: u64, rungs: usize) -> u64 {
+    (relapses + 1).min(rungs.max(1) as u64)
 }
 
 /// A checkpoint that a running run can go back to.

@@ -55,6 +55,8 @@ pub static TABLE: &[Metric] = &[
     metric("reward/arm/{name}/labels", "1", Neither, Reward, "labels that an arm of the scorer human has learned"),
     metric("reward/arm/{name}/agreement", "frac", Higher, Reward, "of the latest 200 labels, those that an arm of the scorer human foretold before it learned them; a tie counts half"),
     metric("bandit/arm/{name}/chosen", "1", Neither, Reward, "1 in steps whose batch this arm of the bandit scored, else 0"),
+    metric("bandit/arm/{name}/mean", "1", Neither, Reward, "mean of what the bandit believes of an arm's value"),
+    metric("bandit/arm/{name}/sd", "1", Neither, Reward, "standard deviation of that belief, or standard error of the mean"),
     metric("bandit/value", "1", Higher, Reward, "what the last finished choice of an arm brought, as reward.bandit.rewarded_by says (probe_gain: accuracy on the probe after less before)"),
     metric("bandit/probe/accuracy", "frac", Higher, Reward, "mean score of the probe's verifiable prompts (reward.bandit.probe_files), which no arm is trained on"),
     metric("bandit/regret", "1", Lower, Reward, "Σ over the values so far of the highest mean of an arm less the chosen one's, by what is known by now"),

@@ -4,6 +4,7 @@
 //! Memory is bounded by steps and seconds, not by rollouts or spans: series and syncs are kept whole, spans as totals
 //! and merged intervals a lane plus the latest [`RECENT_SPANS`].
 
+mod alarm_group;
 mod bandit;
 mod controls;
 mod guards;
@@ -18,6 +19,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
+pub use alarm_group::AlarmGroup;
 pub use bandit::{
     BanditChoice, BanditPoint, BanditState, BanditSummary, RECENT_BANDIT_CHOICES,
     RECENT_BANDIT_UPDATES,

@@ -17,8 +17,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use runlog::control::{
-    Applied, ArmOrder, ArmState, Board, CheckpointName, CheckpointState, Command, GuardOrder,
-    GuardState, Job, KNOBS, Knob, KnobState, Request, RunMode, Server, Status, WaitState,
+    ALL_GUARDS, Applied, ArmOrder, ArmState, Board, CheckpointName, CheckpointState, Command,
+    GuardOrder, GuardState, Job, KNOBS, Knob, KnobState, Request, RunMode, Server, Status,
+    WaitState,
 };
 use runlog::event::{EventKind, Lane};
 use runlog::number::Number;
@@ -554,11 +555,39 @@ struct Desk {
 }
 
 impl Desk {
+    /// A guard or an arm that the run does not have is refused at once; what it has is known once it is set up.
+    fn names_something(&self, command: &Command) -> Result<(), String> {
+        let (what, name, known): (_, _, Vec<String>) = match command {
+            Command::Guard { guard, .. } if guard != ALL_GUARDS => {
+                let guards = self.board.status().guards;
+                let names = guards.into_iter().map(|guard| guard.name);
+                ("guard", guard.as_str(), names.collect())
+            }
+            Command::Arm(order) => {
+                let arms = self.board.status().arms;
+                let names = arms.into_iter().map(|arm| arm.name);
+                ("arm", order.arm().unwrap_or_default(), names.collect())
+            }
+            _ => return Ok(()),
+        };
+        if name.is_empty() || known.is_empty() || known.iter().any(|known| known == name) {
+            return Ok(());
+        }
+        Err(format!(
+            "no {what} is called `{name}`; there are {}",
+            known.join(", ")
+        ))
+    }
+
     fn take(&mut self, job: Job) -> Result<String, (Job, String)> {
         let request = job.request().clone();
         let doing = *self.doing.lock().expect("no holder panics");
         if let (Doing::Finishing(reason), false) = (doing, request.command == Command::Stop) {
             return Err((job, reason.to_owned()));
+        }
+        if let Err(reason) = self.names_something(&request.command) {
+            record_refused(&self.recorder, &request, self.board.status().step, &reason);
+            return Err((job, reason));
         }
         // Counted before it is sent: the run takes one off for each that it applies.
         self.board.update(|status| status.waiting += 1);
@@ -595,7 +624,11 @@ fn answer_applied(recorder: &Recorder, job: Job, applied: Applied) {
 }
 
 fn answer_refused(recorder: &Recorder, job: Job, step: u64, reason: String) {
-    let request = job.request();
+    record_refused(recorder, job.request(), step, &reason);
+    job.refused(reason);
+}
+
+fn record_refused(recorder: &Recorder, request: &Request, step: u64, reason: &str) {
     let (knob, to) = target(&request.command);
     recorder.record(EventKind::ControlRefused {
         request: request.id,
@@ -605,9 +638,8 @@ fn answer_refused(recorder: &Recorder, job: Job, step: u64, reason: String) {
         target: request.command.target(),
         knob,
         to,
-        reason: reason.clone(),
+        reason: reason.to_owned(),
     });
-    job.refused(reason);
 }
 
 fn record_applied(recorder: &Recorder, request: &Request, applied: &Applied) {

@@ -111,7 +111,7 @@ impl Training<'_> {
         found.map_or_else(String::new, |state| {
             let relapses = match state.relapses {
                 0 => String::new(),
-                relapses => format!(", next is rung {}: {}", relapses + 1, state.next),
+                _ => format!(", next is rung {}: {}", state.rung(), state.next),
             };
             format!("{}{relapses}", state.words())
         })

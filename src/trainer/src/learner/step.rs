@@ -19,6 +19,7 @@ use super::{KL_OUT_OF_REACH, Learner, LearnerError, StepOutcome, TrainedBatch};
 use crate::objective::advantage::Advantages;
 use crate::objective::kl::{kl_per_token, penalize};
 use crate::objective::masked;
+use crate::tools;
 
 /// Of a step: `(name, message)`.
 type Alarms = Vec<(&'static str, String)>;
@@ -53,6 +54,8 @@ impl Learner {
             policy_version,
             experiment.data.max_response_length as usize,
         );
+        let broken = tools::broken(&rollouts).into_iter();
+        alarms.extend(broken.map(|message| ("tool that never works", message)));
         let batch = self.batch(step, rollouts, &mut values, &mut alarms);
         if batch.is_empty() {
             return Ok(StepOutcome {

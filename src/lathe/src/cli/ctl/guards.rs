@@ -94,7 +94,7 @@ fn more(guard: &GuardState) -> String {
         "{}; next: {} (rung {} of {})",
         guard.watches,
         guard.next,
-        guard.relapses + 1,
+        guard.rung(),
         guard.ladder.len()
     );
     if guard.window > 1 {
@@ -105,7 +105,7 @@ fn more(guard: &GuardState) -> String {
     }
     if guard.trips > 0 {
         let times = format::plural(guard.trips, "time");
-        words = format!("{words}; tripped {times}");
+        words = format!("{words}; tripped {times} in all");
     }
     if let Some(left) = guard.sync_left {
         words = format!(

@@ -18,7 +18,7 @@ use super::App;
 use crate::tui::bindings::{self, Context};
 use crate::tui::pages::PageId;
 use crate::tui::paint::fill_halves;
-use crate::tui::shared::OpenRun;
+use crate::tui::shared::{Glyphs, OpenRun};
 use crate::tui::theme::Role;
 use crate::tui::widgets::{empty, text};
 
@@ -100,7 +100,7 @@ impl App {
     /// The tabs' texts: every name where the run's standing fits beside them, else four letters of each, else numbers and
     /// the current one's name.
     fn tabs(&self, width: u16) -> Vec<(PageId, String)> {
-        let standing: usize = self.standing().iter().map(Span::width).sum();
+        let standing: usize = self.standing(Terse::No).iter().map(Span::width).sum();
         let listed: Vec<PageId> = PageId::ALL
             .into_iter()
             .filter(|page| page.is_listed(&self.shared, self.page))
@@ -167,9 +167,19 @@ impl App {
             };
             spans.push(Span::styled(label, style));
         }
-        let right = self.standing();
         let room = usize::from(area.width).saturating_sub(used + 1);
-        let width: usize = right.iter().map(Span::width).sum();
+        let width_of = |spans: &[Span<'_>]| spans.iter().map(Span::width).sum::<usize>();
+        let all = [Terse::No, Terse::Marks, Terse::Name];
+        let right = all.into_iter().map(|terse| self.standing(terse));
+        let right = right.reduce(|longer, shorter| {
+            if width_of(&longer) <= room {
+                longer
+            } else {
+                shorter
+            }
+        });
+        let right = right.expect("there are three");
+        let width = width_of(&right);
         if width <= room {
             spans.push(Span::raw(" ".repeat(room - width + 1)));
             spans.extend(right);
@@ -181,14 +191,14 @@ impl App {
         frame.render_widget(Line::from(spans), area);
     }
 
-    /// The current run in a few words.
-    fn standing(&self) -> Vec<Span<'static>> {
+    /// The current run in a few words, of which its name is the last to go.
+    fn standing(&self, terse: Terse) -> Vec<Span<'static>> {
         let shared = &self.shared;
         let mut spans = Vec::new();
         if shared.is_frozen {
             spans.push(Span::styled("frozen  ", shared.style(Role::Caution)));
         }
-        if shared.is_read_only {
+        if shared.is_read_only && terse == Terse::No {
             spans.push(Span::styled("read-only  ", shared.style(Role::Muted)));
         }
         let Some(run) = shared.current_run() else {
@@ -198,13 +208,20 @@ impl App {
             || run.key.name(),
             |info| format!("{}-{}", info.experiment_name, info.id),
         );
-        // The name comes last: it is what a narrow screen can spare.
         let (word, role) = self.state_of(run);
+        let word = match terse {
+            Terse::No => word,
+            Terse::Marks | Terse::Name => state_mark(word, shared.glyphs),
+        };
         spans.push(Span::styled(word, shared.style(role)));
         if let Some(total) = run.state.total_steps() {
-            spans.push(Span::raw(format!("  step {}/{total}", run.state.step)));
+            match terse {
+                Terse::No => spans.push(Span::raw(format!("  step {}/{total}", run.state.step))),
+                Terse::Marks => spans.push(Span::raw(format!(" {}/{total}", run.state.step))),
+                Terse::Name => {}
+            }
         }
-        if run.bad_lines > 0 {
+        if run.bad_lines > 0 && terse == Terse::No {
             spans.push(Span::styled(
                 match run.bad_lines {
                     1 => "  1 corrupt line".to_owned(),
@@ -213,7 +230,7 @@ impl App {
                 shared.style(Role::Caution),
             ));
         }
-        spans.push(Span::raw("  "));
+        spans.push(Span::raw(if terse == Terse::No { "  " } else { " " }));
         spans.push(Span::styled(name, shared.style(Role::Title)));
         spans
     }
@@ -368,4 +385,28 @@ pub(super) fn replay_share(bar: Rect, column: u16) -> f64 {
     let room = bar.width.saturating_sub(REPLAY_LABEL).max(2);
     let at = column.saturating_sub(bar.x + REPLAY_LABEL);
     (f64::from(at) / f64::from(room - 1)).clamp(0.0, 1.0)
+}
+
+/// How little room the header has for the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Terse {
+    No,
+    /// Its state as a mark, its steps without a word.
+    Marks,
+    Name,
+}
+
+/// As page Runs marks it.
+fn state_mark(word: &str, glyphs: Glyphs) -> &'static str {
+    match word {
+        "running" => glyphs.pick("▶", ">"),
+        "finished" => glyphs.pick("✓", "+"),
+        "stopped" => glyphs.pick("■", "#"),
+        "failed" => glyphs.pick("✗", "x"),
+        "dead" => glyphs.pick("†", "!"),
+        "replay" => glyphs.pick("◆", "@"),
+        "paused" => glyphs.pick("‖", "="),
+        "opening" => glyphs.pick("…", "~"),
+        _ => "",
+    }
 }

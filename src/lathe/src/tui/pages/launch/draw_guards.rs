@@ -189,7 +189,7 @@ fn details(row: &Row, shared: &Shared) -> Vec<Line<'static>> {
             let mut words = vec![format!("next {}", live.next)];
             words.push(format!(
                 "rung {} of {}",
-                live.relapses + 1,
+                runlog::control::rung(live.relapses, guard.ladder.len()),
                 guard.ladder.len()
             ));
             let (filled, window) = live.window;

@@ -2,7 +2,7 @@
 
 use runlog::series::XAxis;
 
-use super::{Live, view};
+use super::{Live, marks, view};
 use crate::tui::action::Effect;
 use crate::tui::pages::PageId;
 use crate::tui::shared::{Notice, Shared, Wish};
@@ -113,7 +113,10 @@ impl Live {
     pub(super) fn alarm_log(&mut self, shared: &mut Shared) -> Vec<Effect> {
         let at_crosshair = self.at.crosshair.and_then(|x| {
             let series = self.main_series(shared)?;
-            Some(series.x(series.index_at(x, self.at.axis)?, XAxis::Time))
+            let of_step = series.x(series.index_at(x, self.at.axis)?, XAxis::Time);
+            // What happened there, rather than the end of the step that it happened in.
+            let happened = marks::at(self.at.axis, x, shared);
+            Some(happened.unwrap_or(of_step))
         });
         let found = self.findings().first().map(|finding| finding.since_ms);
         let first_alarm = found.or_else(|| Some(self.alarm_starts(shared).first()?.1));

@@ -7,6 +7,8 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use runlog::alarms::{Finding, Severity};
+use runlog::event::RunStatus;
+use runlog::state::AlarmGroup;
 
 use super::sizes::Grid;
 use super::view::{self, View};
@@ -58,12 +60,8 @@ fn strip_rows(live: &Live, shared: &Shared, area: Rect) -> u16 {
         return u16::from(active > 0 && area.height > 8);
     }
     if live.shows_all_alarms {
-        let past = live
-            .alarms
-            .as_ref()
-            .map_or(0, |(_, alarms)| alarms.past().len() as u16);
-        let recorded = u16::from(recorded_line(shared).is_some());
-        return (2 * active + past + 1 + recorded - ended).clamp(1, area.height / 2);
+        let rows = all_alarms(live, shared, area.width).len() as u16;
+        return rows.clamp(1, area.height / 2);
     }
     active.min(2 + ended)
 }
@@ -409,57 +407,23 @@ fn legend_entry(
 
 fn draw_alarms(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
     let unicode = shared.glyphs.unicode;
-    let mut lines: Vec<Line<'_>> = Vec::new();
-    lines.extend(ended_line(shared));
-    for finding in live.findings() {
-        lines.push(finding_line(finding, shared));
-        if live.shows_all_alarms {
-            let changes: Vec<String> = finding
-                .what_changed
-                .iter()
-                .take(3)
-                .map(|change| format!("{} at {}", change.what, text::clock(change.elapsed_ms)))
-                .collect();
-            let before = if changes.is_empty() {
-                "nothing is recorded before it".to_owned()
-            } else {
-                format!("before it: {}", changes.join("; "))
-            };
-            lines.push(Line::styled(
-                format!("    {before}"),
-                shared.style(Role::Muted),
-            ));
-        }
-    }
-    if live.shows_all_alarms {
-        if live.findings().is_empty() {
-            lines.push(Line::styled("no alarm is active", shared.style(Role::Good)));
-        }
-        if let Some(recorded) = recorded_line(shared) {
-            lines.push(recorded);
-        }
-        let past = live
-            .alarms
-            .as_ref()
-            .map_or(&[][..], |(_, alarms)| alarms.past());
-        for finding in past.iter().rev() {
-            lines.push(Line::styled(
-                format!(
-                    "  over: {} from step {} to {}: {}",
-                    finding.name.replace('_', " "),
-                    finding.since_step,
-                    text::clock(finding.until_ms.unwrap_or(finding.since_ms)),
-                    text::printable(&finding.message)
-                ),
-                shared.style(Role::Muted),
-            ));
-        }
-    } else if lines.len() > usize::from(area.height) && area.height > 0 {
+    let (mut lines, more) = if live.shows_all_alarms {
+        (
+            all_alarms(live, shared, area.width),
+            "page 8 (Logs) has all",
+        )
+    } else {
+        let mut lines: Vec<Line<'_>> = ended_line(shared).into_iter().collect();
+        let findings = live.findings().iter();
+        lines.extend(findings.map(|finding| finding_line(finding, shared)));
+        (lines, "a shows all")
+    };
+    if lines.len() > usize::from(area.height) && area.height > 0 {
         let hidden = lines.len() - usize::from(area.height);
         lines.truncate(usize::from(area.height));
         if let Some(last) = lines.last_mut() {
             last.push_span(Span::styled(
-                format!("  (+{hidden}: a shows all)"),
+                format!("  (+{hidden}: {more})"),
                 shared.style(Role::Muted),
             ));
         }
@@ -471,33 +435,89 @@ fn draw_alarms(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) 
     frame.render_widget(Paragraph::new(lines), area);
 }
 
+/// Every alarm in full: those that are active with what was changed before them, those that the run recorded, those that are over.
+fn all_alarms<'a>(live: &'a Live, shared: &'a Shared, width: u16) -> Vec<Line<'a>> {
+    let width = usize::from(width);
+    let muted = |text: &str| -> Vec<Line<'a>> {
+        let style = shared.style(Role::Muted);
+        let wrapped = text::wrap_under(text, width).into_iter();
+        wrapped.map(|line| Line::styled(line, style)).collect()
+    };
+    let mut lines: Vec<Line<'a>> = ended_line(shared).into_iter().collect();
+    for finding in live.findings() {
+        lines.extend(whole(finding_line(finding, shared), width));
+        let changes: Vec<String> = finding
+            .what_changed
+            .iter()
+            .take(3)
+            .map(|change| format!("{} at {}", change.what, text::clock(change.elapsed_ms)))
+            .collect();
+        lines.extend(muted(&if changes.is_empty() {
+            "    nothing is recorded before it".to_owned()
+        } else {
+            format!("    before it: {}", changes.join("; "))
+        }));
+    }
+    if live.findings().is_empty() {
+        lines.push(Line::styled("no alarm is active", shared.style(Role::Good)));
+    }
+    if let Some(run) = shared.current_run() {
+        let groups = AlarmGroup::of(&run.state.alarms);
+        if !groups.is_empty() {
+            let count = run.state.alarm_count;
+            let what = if count == 1 { "alarm" } else { "alarms" };
+            lines.extend(muted(&format!(
+                "the run recorded {count} {what} (n goes from one to the next)"
+            )));
+        }
+        for group in groups.iter().rev() {
+            lines.extend(muted(&format!("  {}", group.words())));
+        }
+    }
+    let past = live
+        .alarms
+        .as_ref()
+        .map_or(&[][..], |(_, alarms)| alarms.past());
+    for finding in past.iter().rev() {
+        lines.extend(muted(&format!(
+            "  over: {} from step {} to {}: {}",
+            finding.name.replace('_', " "),
+            finding.since_step,
+            text::clock(finding.until_ms.unwrap_or(finding.since_ms)),
+            finding.message
+        )));
+    }
+    lines
+}
+
+/// A line that is too long, in as many as it takes.
+fn whole(line: Line<'_>, width: usize) -> Vec<Line<'_>> {
+    if line.width() <= width {
+        return vec![line];
+    }
+    let style = line.spans.first().map_or(line.style, |span| span.style);
+    let text: String = line.spans.iter().map(|span| &*span.content).collect();
+    let wrapped = text::wrap_under(&text, width).into_iter();
+    wrapped.map(|line| Line::styled(line, style)).collect()
+}
+
 /// Why the run ended, where it did not end well.
 fn ended_line(shared: &Shared) -> Option<Line<'static>> {
     let ended = shared.how_it_ended()?;
+    let run = shared.current_run()?;
+    let is_stopped =
+        (run.state.ended.as_ref()).is_some_and(|ended| ended.status == RunStatus::Stopped);
+    // As page Runs marks them.
+    let (mark, role) = if is_stopped {
+        (shared.glyphs.pick("■ ", "# "), Role::Caution)
+    } else {
+        (shared.glyphs.pick("† ", "!! "), Role::Bad)
+    };
     Some(Line::from(vec![
-        Span::styled(shared.glyphs.pick("† ", "!! "), shared.style(Role::Bad)),
-        Span::styled(text::printable(&ended), shared.style(Role::Bad)),
+        Span::styled(mark, shared.style(role)),
+        Span::styled(text::printable(&ended), shared.style(role)),
         Span::styled("  (8: what it printed)", shared.style(Role::Muted)),
     ]))
-}
-
-/// What the run itself recorded: alarms of the trainer and trips of its guards, the newest in words.
-fn recorded_line(shared: &Shared) -> Option<Line<'static>> {
-    let state = &shared.current_run()?.state;
-    let newest = state.alarms.back()?;
-    let count = state.alarm_count;
-    let what = if count == 1 { "alarm" } else { "alarms" };
-    let step = newest
-        .step
-        .map_or_else(String::new, |step| format!(" at step {step}"));
-    Some(Line::styled(
-        format!(
-            "  the run recorded {count} {what} (n goes from one to the next), the newest {}{step}: {}",
-            text::printable(&newest.name),
-            text::printable(&newest.message)
-        ),
-        shared.style(Role::Muted),
-    ))
 }
 
 /// A line that does not fit keeps its last span (what is hidden) only when there is room.

@@ -104,6 +104,15 @@ pub fn in_view(axis: XAxis, window: Window, shared: &Shared) -> Vec<(f64, Mark)>
     marks
 }
 
+/// When the first thing with a mark happened that stands at `x` exactly, in milliseconds; trips and orders before checkpoints.
+pub fn at(axis: XAxis, x: f64, shared: &Shared) -> Option<f64> {
+    let run = shared.current_run()?;
+    let here = all(&run.state, axis).into_iter().filter(|(at, _)| *at == x);
+    here.map(|(_, happening)| happening)
+        .max_by_key(|happening| happening.mark())
+        .map(Happening::elapsed_ms)
+}
+
 /// What happened in view, with its share of the width.
 fn happenings(
     axis: XAxis,

@@ -2,6 +2,7 @@
 
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use runlog::number::Number;
+use runlog::series::XAxis;
 use runlog::{Event, EventKind};
 
 use crate::tui::action::{Action, Effect, Message};
@@ -209,6 +210,26 @@ fn what_happened_is_marked_on_the_curves_and_the_letters_are_explained() {
             .lines()
             .all(|line| !line.contains("checkpoint"))
     );
+}
+
+#[test]
+fn the_log_of_a_mark_under_the_crosshair_is_that_of_the_moment_and_not_of_the_steps_end() {
+    let bench = marked();
+    let at = |step| super::marks::at(XAxis::Step, step, &bench.app.shared);
+    // A trip comes before the alarm that says the same; nothing has a mark at step 13.
+    assert_eq!((at(14.0), at(13.0)), (Some(28_500.0), None));
+}
+
+#[test]
+fn all_alarms_are_told_whole_however_narrow_the_screen_is() {
+    let mut bench = marked();
+    bench.press("a");
+    for width in [80, 120] {
+        let screen = bench.screen(width, 40);
+        let words: Vec<&str> = screen.split_whitespace().collect();
+        let message = "guard kl at step 14: actor/ppo_kl is 0.03, above 0.02; sync 1: 1 -> 0";
+        assert!(words.join(" ").contains(message), "{screen}");
+    }
 }
 
 #[test]

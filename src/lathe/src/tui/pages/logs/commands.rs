@@ -183,10 +183,7 @@ impl Logs {
             return Vec::new();
         }
         let (now, count) = (self.selected(), self.count());
-        let is_match = |row: &usize| {
-            self.line(*row)
-                .is_some_and(|line| text::finds(&line.text, &self.pattern))
-        };
+        let is_match = |row: &usize| self.line(*row).is_some_and(|line| line.has(&self.pattern));
         let near = if is_forward {
             (now + 1..count).find(is_match)
         } else {
@@ -211,10 +208,7 @@ impl Logs {
         if let Some(effect) = self.ask_older(Then::Search { is_forward }, shared) {
             return vec![effect];
         }
-        let is_match = |row: &usize| {
-            self.line(*row)
-                .is_some_and(|line| text::finds(&line.text, &self.pattern))
-        };
+        let is_match = |row: &usize| self.line(*row).is_some_and(|line| line.has(&self.pattern));
         let around = if is_forward {
             (0..count).find(is_match)
         } else {

@@ -2,6 +2,8 @@
 
 use runlog::event::Level;
 
+use crate::tui::widgets::text;
+
 /// From the least serious on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Severity {
@@ -95,6 +97,13 @@ pub struct Line {
     /// Who said it: a part of the program, `alarm`, `phase`…; empty in a file.
     pub source: String,
     pub text: String,
+}
+
+impl Line {
+    /// Whether a search finds it: in its text, or by who said it, as both are on the screen.
+    pub fn has(&self, pattern: &str) -> bool {
+        text::finds(&self.text, pattern) || text::finds(&self.source, pattern)
+    }
 }
 
 #[cfg(test)]
