@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use ::bandit::{PolicyName, Posterior, Settings, table};
+pub use ::bandit::PolicyName;
+use ::bandit::{Posterior, Settings, table};
 use serde::{Deserialize, Serialize};
 
 /// What a pull's value is.
@@ -17,6 +18,26 @@ pub enum RewardedBy {
     NegativeLoss,
 }
 
+impl RewardedBy {
+    /// As the experiment says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ProbeGain => "probe_gain",
+            Self::HumanAgreement => "human_agreement",
+            Self::NegativeLoss => "negative_loss",
+        }
+    }
+
+    /// Ends of the scale that its values are on: a gain lies around 0, an agreement is a share.
+    pub fn usual_range(self) -> [f64; 2] {
+        match self {
+            Self::ProbeGain => [-0.1, 0.1],
+            Self::HumanAgreement => [0.0, 1.0],
+            Self::NegativeLoss => [-1.0, 1.0],
+        }
+    }
+}
+
 /// Every field of [`Settings`] under the same name; a test holds the two together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -26,9 +47,14 @@ pub struct Bandit {
     pub rewarded_by: RewardedBy,
     pub probe_files: Vec<String>,
     pub probe_rows: u32,
+    pub label_files: Vec<String>,
+    pub label_rows: u32,
+    /// Training steps that one choice holds for.
+    pub steps_per_pull: u32,
     pub update_every: u32,
     pub discount: f64,
-    pub value_range: [f64; 2],
+    /// None: as suits what arms are rewarded by.
+    pub value_range: Option<[f64; 2]>,
     pub posterior: Posterior,
     pub prior_beta: [f64; 2],
     pub prior_mean: f64,
@@ -55,9 +81,12 @@ impl Default for Bandit {
             rewarded_by: RewardedBy::ProbeGain,
             probe_files: Vec::new(),
             probe_rows: 64,
+            label_files: Vec::new(),
+            label_rows: 64,
+            steps_per_pull: 1,
             update_every: usual.update_every,
             discount: usual.discount,
-            value_range: usual.value_range,
+            value_range: None,
             posterior: usual.posterior,
             prior_beta: usual.prior_beta,
             prior_mean: usual.prior_mean,
@@ -85,7 +114,7 @@ impl Bandit {
             policy: self.policy?,
             update_every: self.update_every,
             discount: self.discount,
-            value_range: self.value_range,
+            value_range: self.value_range.unwrap_or(self.rewarded_by.usual_range()),
             posterior: self.posterior,
             prior_beta: self.prior_beta,
             prior_mean: self.prior_mean,
@@ -102,6 +131,19 @@ impl Bandit {
             quantile_window: self.quantile_window,
             fixed_arm: self.fixed_arm.clone(),
             weights: self.weights.clone(),
+        })
+    }
+
+    /// The same for a bandit that learns in training, where an outcome is of a pull that scored `rollouts_per_pull` rollouts;
+    /// None: it does not learn, or there is none.
+    pub fn learning(&self, rollouts_per_pull: u64) -> Option<Settings> {
+        let settings = self
+            .settings()
+            .filter(|settings| settings.policy.is_learning())?;
+        let pulls = u64::from(settings.update_every).div_ceil(rollouts_per_pull.max(1));
+        Some(Settings {
+            update_every: pulls as u32,
+            ..settings
         })
     }
 }
@@ -157,19 +199,38 @@ by how much, and since when. Guards may watch it (docs/guards.md); the preset `o
 const INTRODUCTION: &str = "\
 # The bandit over reward sources
 
-Several reward sources (arms) can score a rollout: a rule, a model, a proxy of people. A bandit chooses one for each rollout and
+Several reward sources (arms) can score a rollout: a rule, a model, a proxy of people. A bandit chooses one at a time and
 learns which serves best. Made from the tables in `src/bandit/src/table.rs` and `src/experiment/src/keys/live/bandit.rs`; a test
 holds this page to them. Every policy plays the same arms, step by step, as MABWiser, SMPyBandits and a plain numpy program
 (Thompson: the same regret within its error), see `src/bandit/tests/oracles`.
 
-**In training** every arm of `reward.arms` is asked and the reward is their weighted sum (docs/rewards.md). `fixed` counts one arm
-alone, `ensemble` has its own weights. A policy that learns chooses nothing in training yet, and `lathe check` says so;
-`lathe bandit simulate` plays it.
+**In training** every arm of `reward.arms` is asked about every dialogue (docs/rewards.md). Without a policy the reward is their
+weighted sum; `fixed` counts one arm alone, `ensemble` has its own weights. A policy that learns chooses one arm a pull, and its
+score, times its weight, is the reward of every dialogue in the pull's steps:
 
-- Statistics, and epsilon with them, change once every `update_every` outcomes. An epsilon that decays at each rollout instead
-  explores 20 times in all, and ends on a wrong arm in 7 to 42 % of runs; `thompson` and `kl_ucb` lose nothing by waiting.
-- An arm that times out counts with its default, and is marked. An outcome that never comes counts for nothing. A late one is
-  dropped and counted.
+- A pull is `steps_per_pull` training steps. The arm is chosen when the first of them is trained, so that the choice knows all there
+  is to know however far rollouts run ahead. One arm scores a whole batch: the samples of a group are compared with one another.
+- An arm of weight 0 is never chosen. It is a **held-out judge**: asked, recorded, and warned by when the chosen arm's score rises
+  while its own falls.
+- What makes an arm good is `rewarded_by`. `probe_gain`: after each pull the policy answers the first `probe_rows` prompts of
+  `probe_files`, sampled as evaluations are and with the same draws each time, scored by their `data_source`; the pull's value is
+  the mean score then minus that before it. `human_agreement`: the share of the newest `label_rows` pairs of `label_files` that the
+  arm orders as people did (a tie counts half). `negative_loss`: minus the mean policy loss of the pull's steps.
+- Gains are small and noisy: `value_range` is [-0.1, 0.1] for them unless it is given, and `posterior: gaussian` with a `prior_sd`
+  of their size learns from fewer pulls than `beta`. More `steps_per_pull` make a pull's gain larger beside its noise.
+- Where batches lag L policy versions, the choice for step s knows the probes of versions up to s−1−L and no later one, so that a run
+  that goes on from a checkpoint chooses as if it had never stopped.
+- Evaluations score as training would without a bandit, by the weighted sum; `reward.val_scorer: auto` judges them by their
+  `data_source` instead, so that runs with other arms can be compared.
+- A run that goes back to a checkpoint believes what it believed then; pulls go on counting, so that other draws follow.
+
+Of every policy:
+
+- Statistics, and epsilon with them, change once every `update_every` rollouts (in training: after as many pulls as have that many
+  rollouts; in a simulation a pull is a rollout). An epsilon that decays at each rollout instead explores 20 times in all, and ends
+  on a wrong arm in 7 to 42 % of runs; `thompson` and `kl_ucb` lose nothing by waiting.
+- An arm that times out counts with its default; a pull most of whose answers were late is marked. An outcome that never comes counts
+  for nothing. A late one is dropped and counted.
 - An arm can be frozen (not chosen any more, its statistics stay) or forced (chosen always): while a run runs by
   `lathe ctl RUN arm force NAME`, `arm release`, `arm freeze NAME`, `arm unfreeze NAME`. Each is applied between two steps,
   answered with what stood before and what stands now, and an event of the run with who asked. `lathe ctl RUN arm` lists the arms.
@@ -182,6 +243,23 @@ alone, `ensemble` has its own weights. A policy that learns chooses nothing in t
 ";
 
 const SIMULATION: &str = "
+## Three judges: `experiments/bandit.yaml`
+
+One judge errs in 10 of 100 answers, one is a coin, one likes short answers, which the policy can have by guessing instead of calling
+the tool. Summed with equal weights (`reward.bandit.policy=ensemble`) the training reward rises from 1.4 to 1.6 while the validation
+reward, by the data's own rule, falls from 0.45 to 0.02. `thompson` chooses the good judge for 26 of 30 pulls of four steps, at the
+end with a probability of 0.95, and ends at 0.98 (120 steps, one run each, seed 42; the judges' errors are drawn anew each time, so
+another run differs). What the three gained a pull: 0.033 ± 0.013, -0.010 ± 0.022 and -0.13 ± 0.06.
+
+![both runs](bandit.svg)
+
+Two things were needed to tell the judges apart. Adam's memory must be shorter than a pull (`betas: [0.5, 0.999]`): with 0.9 a coin
+after a good judge goes on in the good judge's direction, and is credited with it. And errors must be drawn anew: a coin that always
+falls the same way for the same text sharpens the policy, which helps one that is right more often than not.
+
+Made by `lathe export BANDIT --with ENSEMBLE --metrics 'val-core/*/reward/mean@*' --metrics critic/score/mean --metrics
+bandit/arm/good/chosen --smooth 0 -o bandit.svg`.
+
 ## Trying a policy: `lathe bandit simulate ENV`
 
 `experiments/bandits/judges.yaml` is an example. An environment is YAML or JSON:

@@ -1,13 +1,13 @@
 //! The numbers of one evaluation, by verl's names: `val-core/<data source>/reward/mean@N` and its companions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dialogue::rollout::Rollout;
 use evaluation::Estimate;
 use evaluation::answers::{self, Answer};
 use runlog::number::{Number, Values};
 
-use crate::arms::quantile;
+use crate::arms::{is_score, quantile};
 
 /// From this score on an answer is right, for pass@k.
 const RIGHT: f64 = 1.0;
@@ -93,6 +93,19 @@ fn of_source(values: &mut Values, source: &str, rollouts: &[&Rollout]) {
     ] {
         let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
         values.insert(aside(name), Number(mean));
+    }
+    let arms: BTreeSet<&String> = rollouts
+        .iter()
+        .flat_map(|rollout| rollout.score_parts.keys())
+        .filter(|part| is_score(part))
+        .collect();
+    for arm in arms {
+        let given = rollouts
+            .iter()
+            .filter_map(|rollout| rollout.score_parts.get(arm));
+        let given: Vec<f64> = given.copied().collect();
+        let mean = given.iter().sum::<f64>() / given.len() as f64;
+        values.insert(aside(&format!("{arm}/mean")), Number(mean));
     }
     let mut seconds = of(&|one| (one.generate_ms + one.tool_ms + one.reward_ms) / 1e3);
     seconds.sort_by(f64::total_cmp);

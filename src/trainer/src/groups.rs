@@ -10,6 +10,7 @@ use experiment::Experiment;
 use experiment::estimators::Need;
 use experiment::settings::FilterGroups;
 
+use crate::arms;
 use crate::learner::GREEDY_BASELINE;
 use crate::overlong;
 
@@ -47,12 +48,18 @@ impl OpenBatch {
                 let groups = rollouts.chunks_mut(self.samples.max(1));
                 for (group, answer) in groups.zip(answers) {
                     // A prompt whose greedy answer has no score has no baseline, which is not the same as 0.
-                    if let Some(score) = answer.score {
-                        for rollout in group {
-                            rollout
-                                .score_parts
-                                .insert(GREEDY_BASELINE.to_owned(), score);
-                        }
+                    let Some(score) = answer.score else {
+                        continue;
+                    };
+                    // Each arm's own beside it, for an arm that is chosen later.
+                    let of_arms: Vec<(String, f64)> = (answer.score_parts.iter())
+                        .filter(|(part, _)| arms::is_score(part))
+                        .map(|(part, score)| (format!("{GREEDY_BASELINE}/{part}"), *score))
+                        .collect();
+                    for rollout in group {
+                        let parts = &mut rollout.score_parts;
+                        parts.insert(GREEDY_BASELINE.to_owned(), score);
+                        parts.extend(of_arms.iter().cloned());
                     }
                 }
                 rollouts

@@ -4,6 +4,7 @@ pub mod advise;
 mod arm_order;
 pub mod arms;
 pub mod checkpoint;
+pub mod choosing;
 pub mod control;
 pub mod engine;
 pub mod evaluate;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
 use crate::checkpoint::CheckpointError;
+use crate::choosing;
 use crate::guard;
 use crate::learner::{Trained, TrainedBatch};
 use crate::objective::controller::KlController;
@@ -39,6 +40,9 @@ pub struct RunCounters {
     /// What guards remember, and have under way.
     #[serde(default)]
     pub guards: guard::Saved,
+    /// The bandit and its open pulls, where one learns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choosing: Option<choosing::Saved>,
 }
 
 impl RunCounters {
@@ -53,6 +57,7 @@ impl RunCounters {
             seed: 42,
             mode: None,
             guards: guard::Saved::default(),
+            choosing: None,
         }
     }
 

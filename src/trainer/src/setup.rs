@@ -7,10 +7,13 @@ use dialogue::data::{
 use dialogue::score::Scorers;
 use dialogue::tool::{ToolClasses, ToolRegistry};
 use experiment::Experiment;
+use experiment::bandit::{PolicyName, RewardedBy};
+use experiment::scorers::ScorerName;
 use experiment::settings::{Device as DeviceName, EngineName};
 use std::path::{Path, PathBuf};
 use tch::Device;
 
+use crate::choosing::Labels;
 use crate::failure::Failure;
 use crate::learner::kinds;
 use crate::model::config::ModelConfig;
@@ -164,6 +167,54 @@ pub fn val_prompts(
         tools,
     )
     .map(Some)
+}
+
+/// What people said of pairs of answers; None where no bandit is rewarded by agreement with them.
+pub fn labels(experiment: &Experiment, scorers: &Scorers) -> Result<Option<Labels>, Failure> {
+    let bandit = &experiment.reward.bandit;
+    let is_learning = bandit.policy.is_some_and(PolicyName::is_learning);
+    if !is_learning || bandit.rewarded_by != RewardedBy::HumanAgreement {
+        return Ok(None);
+    }
+    Labels::open(&bandit.label_files, bandit.label_rows, scorers.clone())
+        .map(Some)
+        .map_err(|error| Failure::Input(format!("reward.bandit.label_files: {error}")))
+}
+
+/// Prompts of the bandit's probe, each known to have an answer that can be verified; None where no bandit is rewarded by one.
+pub fn probe_prompts(
+    experiment: &Experiment,
+    chat: &Chat,
+    tools: &ToolRegistry,
+) -> Result<Option<DataSet>, Failure> {
+    let bandit = &experiment.reward.bandit;
+    let is_learning = bandit.policy.is_some_and(PolicyName::is_learning);
+    if !is_learning || bandit.rewarded_by != RewardedBy::ProbeGain {
+        return Ok(None);
+    }
+    let most = Some(u64::from(bandit.probe_rows));
+    let rows = prompts(experiment, &bandit.probe_files, most, chat, tools)?;
+    let scorers = Scorers::new(ScorerName::Auto);
+    for row in rows.scan().map_err(Failure::input)? {
+        let row = row.map_err(Failure::input)?;
+        let judged = scorers
+            .for_source(&row.data_source)
+            .map_err(|error| error.to_string())
+            .and_then(|scorer| {
+                let truth = row.reward_model.map(|model| model.ground_truth);
+                scorer
+                    .check(&truth.unwrap_or_default())
+                    .map_err(|error| format!("reward_model.ground_truth: {error}"))
+            });
+        if let Err(problem) = judged {
+            return Err(Failure::Input(format!(
+                "reward.bandit.probe_files: row {} of {} cannot be verified: {problem}",
+                row.index,
+                bandit.probe_files.join(", ")
+            )));
+        }
+    }
+    Ok(Some(rows))
 }
 
 fn prompts(

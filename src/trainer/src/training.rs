@@ -15,8 +15,10 @@ use runlog::event::{EventKind, Level};
 use runlog::number::Number;
 use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
+use tokio::sync::mpsc;
 
 use crate::checkpoint::{Request, Saver};
+use crate::choosing::{self, Choosing, Labels, Probed};
 use crate::control::{Change, Controlled, Done, Draw, Dropped, RolloutKnobs, Standing, Told};
 use crate::failure::Failure;
 use crate::guard::{Acting, PROBE_METRIC, Probe, mode_name};
@@ -52,6 +54,10 @@ pub struct Training<'r> {
     /// Fixed dialogues whose perplexity is recorded.
     pub probe: Option<Probe>,
     pub guards: Acting,
+    /// The bandit among the arms of the reward, where one learns.
+    pub choosing: Option<Choosing>,
+    /// What its arms are held against, where they are rewarded by agreement with people.
+    pub labels: Option<Labels>,
     pub stop: &'r Stop,
     pub saver: Saver,
     /// Token ids whose log-probs each checkpoint holds; the first of them always the same.
@@ -99,7 +105,7 @@ impl Training<'_> {
         let started_ms = recorder.elapsed_ms();
         let Sampled {
             step,
-            rollouts,
+            mut rollouts,
             timing,
             cursor,
             draw,
@@ -114,6 +120,7 @@ impl Training<'_> {
                 "step {step}: every dialogue failed, the first with: {error}"
             )));
         }
+        self.choose(step, draw.staleness, &mut rollouts)?;
         self.learner.drawn_at(draw.temperature);
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
             self.learner.step(step, step - 1, rollouts, recorder)
@@ -151,6 +158,11 @@ impl Training<'_> {
         let dropped = self.rollouts.take_dropped();
         values.set("async/dropped_rollouts", dropped.rollouts as f64);
         values.set("async/dropped_tokens", dropped.tokens as f64);
+        if let Some(choosing) = &mut self.choosing {
+            let loss = values.0.get("actor/pg_loss").map(|loss| loss.0);
+            choosing.trained(step, loss);
+            choosing.rows(&mut values);
+        }
         if let Some(drawn) = timing.groups_per_kept {
             values.set("reward/groups_per_kept", drawn);
         }
@@ -198,6 +210,71 @@ impl Training<'_> {
         Ok((ended, aside))
     }
 
+    /// The bandit learns what is due before step `step`, whose batch may lag `lag` versions, and chooses the arm that scores it.
+    fn choose(&mut self, step: u64, lag: u64, rollouts: &mut [Rollout]) -> Result<(), Failure> {
+        let Some(choosing) = &mut self.choosing else {
+            return Ok(());
+        };
+        for event in choosing
+            .learn(choosing.limit(step, lag), step - 1)
+            .map_err(Failure::run)?
+        {
+            self.recorder.record(event);
+        }
+        let context = choosing
+            .wants_context()
+            .then(|| choosing::context(&self.learner.actor().model, rollouts))
+            .transpose()
+            .map_err(Failure::run)?;
+        let chose = choosing.choose(step, rollouts, context.as_ref());
+        if let Some(event) = chose.map_err(Failure::run)? {
+            self.recorder.record(event);
+        }
+        Ok(())
+    }
+
+    /// After the last step of a pull that is rewarded by agreement with people: how far its arm agrees with the newest labels.
+    pub async fn ask_labels(&mut self) {
+        let (Some(choosing), Some(labels)) = (&mut self.choosing, &mut self.labels) else {
+            return;
+        };
+        let Some((arm, weight)) = choosing.ended_at(self.trained) else {
+            return;
+        };
+        let bad = labels.read().unwrap_or_else(|error| vec![error]);
+        for error in bad {
+            self.recorder.record(EventKind::Alarm {
+                name: "labels that cannot be read".to_owned(),
+                step: Some(self.trained),
+                message: error.to_string(),
+            });
+        }
+        let agreement = labels.agreement(arm, weight).await;
+        choosing.agrees(agreement);
+    }
+
+    /// Every step is trained: what the last pulls brought is learned, too.
+    pub fn conclude_choosing(&mut self, probes: &mut mpsc::UnboundedReceiver<Probed>) {
+        let Some(choosing) = &mut self.choosing else {
+            return;
+        };
+        while let Ok(probed) = probes.try_recv() {
+            choosing.take(probed, self.rollouts.rewinds());
+        }
+        match choosing.learn(self.trained, self.trained) {
+            Ok(events) => events.into_iter().for_each(|event| {
+                self.recorder.record(event);
+            }),
+            Err(error) => {
+                self.recorder.record(EventKind::Alarm {
+                    name: "bandit".to_owned(),
+                    step: Some(self.trained),
+                    message: error.to_string(),
+                });
+            }
+        }
+    }
+
     /// What every knob that was ever set had in this step, by metric; rates and KL weights are there anyway.
     fn changed_metrics(&self, draw: Draw) -> impl Iterator<Item = (&'static str, f64)> {
         self.changed.iter().filter_map(move |(key, value)| {
@@ -237,6 +314,7 @@ impl Training<'_> {
             seed: self.experiment.trainer.seed,
             mode: (self.mode != self.experiment.trainer.mode).then_some(self.mode),
             guards: self.guards.save(),
+            choosing: self.choosing.as_ref().map(Choosing::save),
         };
         let request = Request {
             capture: self.learner.capture(),
@@ -314,7 +392,7 @@ impl Controlled for Training<'_> {
     }
 
     fn arm(&mut self, order: ArmOrder) -> Result<Done, String> {
-        self.arm_order(order)
+        self.arm_order(&order)
     }
 
     fn roll_back(&mut self, to: CheckpointName) -> Result<Done, String> {

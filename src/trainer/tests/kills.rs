@@ -205,6 +205,45 @@ fn a_sync_run_killed_at_random_moments_ends_with_the_bits_of_one_never_killed() 
     }
 }
 
+/// Arms in the order in which steps were trained with them; of a step that was trained again, the last time.
+fn arms_chosen(directory: &RunDir) -> Vec<(u64, String)> {
+    let (events, _) = tail::read_all(&directory.events_path()).expect("a log");
+    let mut chosen = std::collections::BTreeMap::new();
+    for event in events {
+        if let EventKind::BanditChose {
+            step,
+            arm: Some(arm),
+            ..
+        } = event.kind
+        {
+            chosen.insert(step, arm);
+        }
+    }
+    chosen.into_iter().collect()
+}
+
+#[test]
+fn a_bandit_whose_run_is_killed_at_random_moments_chooses_and_believes_as_one_never_killed() {
+    let (root, data) = fixture();
+    let yaml = yaml(&data, "sync") + &tiny::bandit(&data);
+    let whole = uninterrupted(root.path(), &yaml);
+    let directory = tiny::run_dir(root.path(), yaml);
+    kill_again_and_again(&directory, &whole, "sync with a bandit");
+
+    let states = [&whole, &directory].map(|run| {
+        let state: serde_json::Value =
+            serde_json::from_slice(&file(run, "state.json")).expect("JSON");
+        assert_eq!(state["choosing"]["bandit"]["pulls"], steps());
+        state
+    });
+    assert_eq!(states[0], states[1]);
+    let weights = [&whole, &directory].map(|run| file(run, "model.safetensors"));
+    assert!(weights[0] == weights[1], "the same bits in every weight");
+    let arms = arms_chosen(&whole);
+    assert_eq!(arms.len() as u64, steps());
+    assert_eq!(arms_chosen(&directory), arms);
+}
+
 /// Every step once, each on its rows, none beyond the bound.
 fn assert_nothing_lost_or_trained_twice(mode: &str, bound: f64, is_exact: bool) {
     let (root, data) = fixture();

@@ -87,6 +87,7 @@ fn after_a_rewind_the_prompts_are_drawn_again_from_the_restored_weights() {
         is_evaluated: false,
         answers: None,
         evaluated: tokio::sync::mpsc::unbounded_channel().0,
+        probing: None,
         held: Held {
             version: 0,
             rewinds: 0,

@@ -121,7 +121,12 @@ pub fn judging(reward: &Reward) -> Vec<Arm> {
     arms
 }
 
+/// The arms that a bandit may choose: those that count.
+pub fn candidates(arms: &[Arm]) -> impl Iterator<Item = &Arm> {
+    arms.iter().filter(|arm| arm.weight != 0.0)
+}
+
 /// The names of the arms, in their order.
-pub fn names(arms: &[Arm]) -> Vec<String> {
-    arms.iter().map(|arm| arm.name.clone()).collect()
+pub fn names<'a>(arms: impl IntoIterator<Item = &'a Arm>) -> Vec<String> {
+    arms.into_iter().map(|arm| arm.name.clone()).collect()
 }

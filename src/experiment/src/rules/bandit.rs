@@ -1,24 +1,47 @@
 //! Reward sources and the bandit among them.
 
-use ::bandit::{BanditError, PolicyName, Posterior};
+use ::bandit::{BanditError, PolicyName, Posterior, Settings};
 
 use super::Rules;
 use crate::arms;
-use crate::bandit::RewardedBy;
+use crate::bandit::{Bandit, RewardedBy};
+use crate::settings::AdvEstimator;
 
 const ARMS: &str = "reward.arms";
 const POLICY: &str = "reward.bandit.policy";
-const PROBE: &str = "reward.bandit.probe_files";
+const REWARDED_BY: &str = "reward.bandit.rewarded_by";
 const BLOCK: &str = "reward.bandit.";
 
 /// Keys of the block that are not the policy's own.
-const ABOUT_VALUES: [&str; 4] = ["policy", "rewarded_by", "probe_files", "probe_rows"];
+const ABOUT_VALUES: [&str; 7] = [
+    "policy",
+    "rewarded_by",
+    "steps_per_pull",
+    "probe_files",
+    "probe_rows",
+    "label_files",
+    "label_rows",
+];
+
+/// What a way of rewarding arms reads: its files, how many rows of them, and what they must hold.
+const SOURCES: [(RewardedBy, [&str; 2], &str); 2] = [
+    (
+        RewardedBy::ProbeGain,
+        ["reward.bandit.probe_files", "reward.bandit.probe_rows"],
+        "prompts whose answers can be verified",
+    ),
+    (
+        RewardedBy::HumanAgreement,
+        ["reward.bandit.label_files", "reward.bandit.label_rows"],
+        "files of pairs that people ordered",
+    ),
+];
 
 impl Rules<'_> {
     pub(super) fn bandit(&mut self) {
         self.judges();
         let reward = &self.experiment.reward;
-        let (arms, bandit) = (arms::names(&reward.arms), reward.bandit.clone());
+        let (all, bandit) = (reward.arms.clone(), reward.bandit.clone());
         let Some(settings) = bandit.settings() else {
             if let Some(first) = self.first_under(BLOCK) {
                 let name = self.name(&first);
@@ -30,13 +53,24 @@ impl Rules<'_> {
             return;
         };
         let policy = settings.policy.row();
+        // The others are held-out judges, which no policy that learns may choose.
+        let (arms, that_count) = if settings.policy.is_learning() {
+            (arms::names(arms::candidates(&all)), " that count")
+        } else {
+            (arms::names(&all), "")
+        };
         if arms.len() < 2 {
             self.error(
                 &[ARMS, POLICY],
                 format!(
-                    "{ARMS} has {}; expected at least two names for {POLICY} {} to choose among",
+                    "{ARMS} has {}{that_count}; expected at least two for {POLICY} {} to choose among{}",
                     arms.len(),
-                    policy.name
+                    policy.name,
+                    if arms.len() < all.len() {
+                        " (one of weight 0 is asked and never chosen)"
+                    } else {
+                        ""
+                    }
                 ),
             );
         } else if let Err(error) = settings.validate(&arms) {
@@ -78,29 +112,75 @@ impl Rules<'_> {
                 );
             }
         }
-        let is_learning = settings.policy.is_learning();
-        let by_probe = bandit.rewarded_by == RewardedBy::ProbeGain && is_learning;
-        if by_probe && bandit.probe_files.is_empty() {
-            self.error(
-                &[PROBE, "reward.bandit.rewarded_by", POLICY],
-                format!("{PROBE} is empty, and reward.bandit.rewarded_by is probe_gain: name prompts whose answers can be verified"),
-            );
-        } else if !by_probe && self.has(PROBE) {
-            let name = self.name(PROBE);
-            let why = if is_learning {
-                "rewarded_by is not probe_gain".to_owned()
-            } else {
-                format!("{} does not learn", policy.name)
-            };
-            self.warn(&[PROBE], format!("{name} has no effect: {why}"));
+        self.values_of(&bandit, &settings);
+        if settings.policy.is_learning() {
+            self.choice_in_training();
         }
-        if is_learning {
+    }
+
+    /// Where the values of a bandit come from.
+    fn values_of(&mut self, bandit: &Bandit, settings: &Settings) {
+        let is_learning = settings.policy.is_learning();
+        for (rewarded_by, keys, holds) in SOURCES {
+            let name = rewarded_by.name();
+            let is_read = is_learning && bandit.rewarded_by == rewarded_by;
+            let files = match rewarded_by {
+                RewardedBy::ProbeGain => &bandit.probe_files,
+                _ => &bandit.label_files,
+            };
+            if is_read && files.is_empty() {
+                let key = keys[0];
+                self.error(
+                    &[key, REWARDED_BY, POLICY],
+                    format!("{key} is empty, and {REWARDED_BY} is {name}: name {holds}"),
+                );
+            } else if !is_read {
+                let why = if is_learning {
+                    format!("rewarded_by is not {name}")
+                } else {
+                    format!("{} does not learn", settings.policy.row().name)
+                };
+                for key in keys {
+                    if self.has(key) {
+                        let written = self.name(key);
+                        self.warn(&[key], format!("{written} has no effect: {why}"));
+                    }
+                }
+            }
+        }
+        if !is_learning {
+            for key in [REWARDED_BY, "reward.bandit.steps_per_pull"] {
+                if self.has(key) {
+                    let (written, policy) = (self.name(key), settings.policy.row().name);
+                    self.warn(
+                        &[key],
+                        format!("{written} has no effect: {policy} does not learn"),
+                    );
+                }
+            }
+        }
+    }
+
+    /// What does not go with an arm that is chosen when a step is trained.
+    fn choice_in_training(&mut self) {
+        const FILTER: &str = "algorithm.filter_groups.enable";
+        const ESTIMATOR: &str = "algorithm.adv_estimator";
+        let algorithm = &self.experiment.algorithm;
+        let filter = &algorithm.filter_groups;
+        let (filters_by_reward, is_gdpo) = (
+            filter.enable && filter.metric == "reward",
+            algorithm.adv_estimator == AdvEstimator::Gdpo,
+        );
+        if filters_by_reward {
             self.warn(
-                &[POLICY],
-                format!(
-                    "{POLICY} is {}, but training does not choose among arms yet: the reward is the weighted sum of {ARMS}; `lathe bandit simulate` plays the policies",
-                    policy.name
-                ),
+                &[FILTER, POLICY],
+                format!("{FILTER}: groups are drawn anew by the weighted sum of {ARMS}, before the bandit chooses the arm that scores them"),
+            );
+        }
+        if is_gdpo {
+            self.error(
+                &[ESTIMATOR, POLICY],
+                format!("{ESTIMATOR} is gdpo, which compares algorithm.gdpo_reward_keys and not the score: the arm that {POLICY} chooses would have no effect"),
             );
         }
     }

@@ -11,6 +11,8 @@ use crate::scorers::ScorerName;
 pub struct Reward {
     /// `auto`: by the row's `data_source`.
     pub scorer: ScorerName,
+    /// Of evaluations; None: as in training.
+    pub val_scorer: Option<ScorerName>,
     pub reward_kwargs: RewardKwargs,
     /// The judges; empty: `custom_reward_function`, or else `scorer`, alone.
     pub arms: Vec<Arm>,
@@ -22,6 +24,7 @@ impl Default for Reward {
     fn default() -> Self {
         Self {
             scorer: ScorerName::Auto,
+            val_scorer: None,
             reward_kwargs: RewardKwargs::default(),
             arms: Vec::new(),
             custom_reward_function: CustomRewardFunction::default(),

@@ -277,6 +277,26 @@ fn a_bandit_is_checked_and_what_it_does_not_do_is_said() {
             &[],
         ),
         (
+            "held-out judges are not chosen among",
+            "BASE\nreward:\n  arms: [exact, {scorer: numeric, weight: 0}]\n  bandit: {policy: ucb1, rewarded_by: negative_loss}\n",
+            &[],
+        ),
+        (
+            "no labels",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit: {policy: ucb1, rewarded_by: human_agreement, probe_rows: 3}\n",
+            &[],
+        ),
+        (
+            "what an arm that is chosen late does not go with",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit: {policy: ucb1, rewarded_by: negative_loss}\nalgorithm:\n  filter_groups: {enable: true, metric: reward}\n  adv_estimator: gdpo\n",
+            &[],
+        ),
+        (
+            "a blend that is to learn",
+            "BASE\nreward:\n  arms: [exact, numeric]\n  bandit: {policy: ensemble, rewarded_by: negative_loss, steps_per_pull: 2}\n",
+            &[],
+        ),
+        (
             "an arm twice",
             "BASE\nreward:\n  arms: [exact, exact]\n  bandit: {policy: ucb1, rewarded_by: negative_loss}\n",
             &[],

@@ -116,6 +116,8 @@ pub fn data_files(experiment: &Experiment, experiment_file: &Path) -> Vec<(&'sta
     };
     let mut all = files("data.train_files", &experiment.data.train_files);
     all.extend(files("data.val_files", &experiment.data.val_files));
+    let bandit = &experiment.reward.bandit;
+    all.extend(files("reward.bandit.probe_files", &bandit.probe_files));
     all
 }
 
@@ -221,6 +223,17 @@ pub fn missing_inputs(experiment: &Experiment, experiment_file: &Path, job: Job)
         findings.push(Finding::error("checkpoint", error.to_string()));
     }
     findings
+}
+
+/// The files of pairs that people ordered, with the key that names them.
+pub fn label_files(experiment: &Experiment, experiment_file: &Path) -> Vec<(&'static str, Place)> {
+    let files = experiment.reward.bandit.label_files.iter();
+    files
+        .map(|file| {
+            let place = Place::of(file, experiment_file);
+            ("reward.bandit.label_files", place)
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -7,18 +7,20 @@ use dialogue::chat::Chat;
 use dialogue::data::{Need, Row, Table};
 use dialogue::message::Message;
 use dialogue::preferences::{self, Labels};
-use dialogue::score::{ScoreError, Scorers, Transcript, score_within};
+use dialogue::score::{ScoreError, Scorers, Transcript, Tried, judge, score_within};
 use dialogue::tool::ToolRegistry;
 use experiment::scorers::ScorerName;
 use experiment::{Experiment, Severity};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::places::{Place, data_files, missing_data, probe_files};
+use super::places::{Place, data_files, label_files, missing_data, probe_files};
 use super::{DryRun, Finding};
 
 /// Rows with the same complaint that are named one by one.
 const NAMED_ROWS: usize = 3;
+/// Rows that each arm of the reward is tried on before all are scored, as a run does.
+const TRIED_ROWS: usize = 4;
 /// No truth of any data set.
 const GARBAGE: &str = "I would rather not say.";
 
@@ -83,6 +85,12 @@ pub fn try_files(
         }
     }
     score(experiment, &tried, run);
+    for (key, place) in label_files(experiment, experiment_file) {
+        // One that is not there yet is a file without labels.
+        if place.path.exists() {
+            try_labels(key, &place, run);
+        }
+    }
     for (key, place) in probe_files(experiment, experiment_file) {
         try_dialogues(experiment, key, &place, rows, absent, run);
     }
@@ -279,6 +287,18 @@ fn prompts(
     });
 }
 
+/// A row as an arm is tried on it.
+fn as_tried(row: &Row) -> Tried {
+    Tried {
+        data_source: row.data_source.clone(),
+        ground_truth: (row.reward_model.as_ref())
+            .map(|model| model.ground_truth.clone())
+            .unwrap_or_default(),
+        extra_info: Value::Object(row.extra_info.clone()),
+        messages: row.prompt.clone(),
+    }
+}
+
 fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut DryRun) {
     // One thread is enough: scorers are quick, or wait for a process or a server.
     let runtime = match tokio::runtime::Builder::new_current_thread()
@@ -316,6 +336,20 @@ fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut 
             return;
         }
     };
+    let first = tried.values().flatten().take(TRIED_ROWS).map(as_tried);
+    let rehearsed = runtime.block_on(scorers.rehearse(&first.collect::<Vec<_>>()));
+    match judge(&rehearsed) {
+        Ok(warnings) => {
+            let warnings = warnings.into_iter();
+            run.findings
+                .extend(warnings.map(|message| Finding::warning("scorer", message)));
+        }
+        Err(problem) => {
+            // The rows would say the same again and again.
+            run.findings.push(Finding::error("scorer", problem));
+            return;
+        }
+    }
     for (data_source, rows) in tried {
         let scorer = match scorers.for_source(data_source) {
             Ok(scorer) => scorer,

@@ -227,6 +227,7 @@ pub fn draw(plan: Plan) -> anyhow::Result<Drawing> {
         is_evaluated: false,
         answers: None,
         evaluated: mpsc::unbounded_channel().0,
+        probing: None,
         held: Held {
             version: 0,
             rewinds: 0,

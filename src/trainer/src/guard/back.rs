@@ -1,6 +1,6 @@
 //! Going back to a checkpoint while the run runs: which one, and what of it comes back.
 //!
-//! Weights, optimizers, critic, KL controllers, the place in the data and the knobs are the checkpoint's again. Steps and
+//! Weights, optimizers, critic, KL controllers, the bandit, the place in the data and the knobs are the checkpoint's again. Steps and
 //! versions go on counting. A learning rate that was lowered since stays lowered, or the same cause would come again; guards
 //! keep their trips for the same reason. What the run left behind is no checkpoint to go back to later.
 
@@ -179,6 +179,11 @@ impl Training<'_> {
             .map_err(|error| error.to_string())?;
         self.rollouts.rewind(self.trained, counters.cursor.clone());
         self.cursor.clone_from(&counters.cursor);
+        if let Some(choosing) = &mut self.choosing {
+            choosing
+                .rewind(counters.choosing, self.trained)
+                .map_err(|error| error.to_string())?;
+        }
         let mut words = format!(
             "weights, optimizer, controllers and data of step {}",
             counters.step

@@ -21,7 +21,7 @@ use dialogue::chat::Chat;
 use dialogue::data::{Cursor, DataSet, PromptSource, Row};
 use dialogue::generate::Sampling;
 use dialogue::rollout::Rollout;
-use dialogue::score::{Scorers, Tried};
+use dialogue::score::{Scorers, Tried, judge};
 use dialogue::session::{Batch, Limits, Prompt, Runner, Waiting};
 use dialogue::tool::ToolRegistry;
 use experiment::Experiment;
@@ -31,13 +31,13 @@ use runlog::recorder::Recorder;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
-use crate::arms;
+use crate::choosing::Probed;
 use crate::control::{Begun, Draw, Held, Intake, RolloutKnobs};
 use crate::engine::EngineHandle;
 use crate::failure::Failure;
 use crate::groups;
 use crate::sync::{Delivery, Receiver};
-use evaluation::Evaluation;
+use evaluation::{Asked, Evaluation, IsRecorded};
 use flight::Flight;
 use observer::Observer;
 
@@ -74,6 +74,8 @@ pub struct Timing {
     pub groups_per_kept: Option<f64>,
     /// Sessions that came to nothing and were begun again.
     pub begun_again: u64,
+    /// The engine answered an evaluation meanwhile, which no other step pays for.
+    pub beside_evaluation: bool,
 }
 
 /// What dialogues are begun from, held with and judged by.
@@ -85,6 +87,17 @@ pub struct Dialogues {
     pub prompts: PromptSource,
     /// Prompts of the evaluations, if there are any.
     pub val: Option<DataSet>,
+}
+
+/// How the bandit's probe is asked.
+#[derive(Debug)]
+pub struct Probing {
+    /// Its prompts.
+    pub rows: DataSet,
+    /// Versions between two probes; the first and the last of a run, and of a rewind, are probed too.
+    pub every: u64,
+    /// One at a time and a few bytes each: no bound is needed.
+    pub probed: mpsc::UnboundedSender<Probed>,
 }
 
 #[derive(Debug)]
@@ -104,6 +117,8 @@ pub struct SamplerParts {
     pub answers: Option<PathBuf>,
     /// Each evaluation's event, for the guards. One every few steps: no bound is needed.
     pub evaluated: mpsc::UnboundedSender<EventKind>,
+    /// None: no bandit is rewarded by a probe.
+    pub probing: Option<Probing>,
     /// 0: evaluate and end.
     pub total_steps: u64,
     /// Most batches that are drawn at once in mode `async`.
@@ -125,6 +140,8 @@ pub struct Sampler {
     /// What draws for them: which batch it was begun as, and what it gave.
     draws: JoinSet<(Begun, Vec<Rollout>)>,
     evaluation: Option<Evaluation>,
+    /// There was one of the val set since a batch was handed over last.
+    is_beside_evaluation: bool,
     /// Arrived, and not swapped in yet.
     delivery: Option<Delivery>,
     /// A dialogue ended: there may be room for others.
@@ -156,6 +173,7 @@ impl Sampler {
             flights: VecDeque::new(),
             draws: JoinSet::new(),
             evaluation: None,
+            is_beside_evaluation: false,
             delivery: None,
             room: Arc::default(),
             lane_ended: Instant::now(),
@@ -180,8 +198,19 @@ impl Sampler {
         let mut batches = Some(batches);
         if let Some(tried) = self.to_rehearse()? {
             let scorers = self.parts.dialogues.scorers.clone();
+            let recorder = &self.parts.recorder;
+            recorder.record(EventKind::LogLine {
+                level: Level::Info,
+                target: "reward".to_owned(),
+                message: format!(
+                    "every arm of the reward is tried on {} rows before the first step",
+                    tried.len()
+                ),
+            });
+            let span = recorder.span(Lane::Reward, "trying the arms", Some(1));
             let found = scorers.rehearse(&tried).await;
-            for message in arms::judge(&found)? {
+            span.end();
+            for message in judge(&found).map_err(Failure::Input)? {
                 self.parts.recorder.record(EventKind::LogLine {
                     level: Level::Warning,
                     target: "reward".to_owned(),
@@ -245,10 +274,19 @@ impl Sampler {
         };
         // A run that was interrupted between a checkpoint and its evaluation makes up for it. Where the same bits are promised an
         // evaluation runs again beside the first batch, which shares its decode steps, and is not recorded twice.
-        if is_due && (self.is_exact() || !is_evaluated) {
-            self.open_evaluation(!is_evaluated)?;
-        }
-        Ok(())
+        let is_asked = is_due && (self.is_exact() || !is_evaluated);
+        self.open_evaluation(Asked {
+            val: is_asked.then_some(IsRecorded(!is_evaluated)),
+            probe: self.is_probed(self.held) && self.parts.total_steps > 0,
+        })
+    }
+
+    /// Whether the bandit wants to know how good a version is: a pull ends or begins with it.
+    fn is_probed(&self, held: Held) -> bool {
+        let is_end = |every: u64| held.version.is_multiple_of(every);
+        (self.parts.probing.as_ref()).is_some_and(|probing| is_end(probing.every))
+            || held.version == self.parts.total_steps
+            || held.rewinds != self.held.rewinds
     }
 
     fn is_exact(&self) -> bool {
@@ -305,11 +343,15 @@ impl Sampler {
             let sampled = Sampled {
                 step: flight.begun.batch,
                 rollouts,
-                timing: flight.timing,
+                timing: Timing {
+                    beside_evaluation: self.is_beside_evaluation,
+                    ..flight.timing
+                },
                 draw: flight.begun.draw,
                 rewinds: flight.begun.rewinds,
                 cursor: self.parts.dialogues.prompts.cursor().clone(),
             };
+            self.is_beside_evaluation &= self.evaluation.is_some();
             let sender = batches.as_ref().expect("there were data until here");
             if sender.send(sampled).await.is_err() {
                 return false;
@@ -350,17 +392,19 @@ impl Sampler {
             .map_err(Failure::run)?;
         span.end();
         self.parts.recorder.record(report.event());
-        self.held = Held {
+        let held = Held {
             version: report.version,
             rewinds,
         };
+        let is_probed = self.is_probed(held);
+        self.held = held;
         let frequency = self.parts.experiment.trainer.test_freq;
         let is_due = frequency > 0 && report.version.is_multiple_of(frequency as u64);
         let is_last = frequency > 0 && report.version == self.parts.total_steps;
-        if is_due || is_last {
-            self.open_evaluation(true)?;
-        }
-        Ok(())
+        self.open_evaluation(Asked {
+            val: (is_due || is_last).then_some(IsRecorded(true)),
+            probe: is_probed,
+        })
     }
 
     /// The data go on where a rewind says, once its weights are there.

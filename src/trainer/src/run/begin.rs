@@ -7,7 +7,7 @@ use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
 use dialogue::chat::Chat;
-use dialogue::data::Cursor;
+use dialogue::data::{Cursor, DataSet};
 use experiment::Experiment;
 use experiment::guards::Guard;
 use experiment::settings::Mode;
@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::{Place, given, staleness};
 use crate::checkpoint::{self, Saver, SaverParts};
+use crate::choosing::{Choosing, Labels, Probed};
 use crate::control::{Control, Draw, Held, MAX_STALENESS, RolloutKnobs};
 use crate::engine::{Engine, EngineOptions, TokenDecoder, WeightBuffer};
 use crate::failure::Failure;
@@ -28,7 +29,7 @@ use crate::learner::{Learner, kind_of, kinds};
 use crate::model::config::ModelConfig;
 use crate::model::parameters::Parameters;
 use crate::resume::Resume;
-use crate::rollouts::{Dialogues, Sampled, Sampler, SamplerParts};
+use crate::rollouts::{Dialogues, Probing, Sampled, Sampler, SamplerParts};
 use crate::save::RunCounters;
 use crate::setup;
 use crate::sync::{Delivery, Publisher, Receiver};
@@ -45,6 +46,8 @@ pub(super) struct Running<'r> {
     pub ready: mpsc::Receiver<Sampled>,
     pub deliveries: mpsc::Sender<Delivery>,
     pub evaluations: mpsc::UnboundedReceiver<EventKind>,
+    /// Of the bandit, as they end.
+    pub probes: mpsc::UnboundedReceiver<Probed>,
     pub publisher: Publisher,
     /// Steps of the whole run, and those of them that are trained at all: none with `trainer.val_only`.
     pub total_steps: u64,
@@ -59,6 +62,10 @@ struct Inputs {
     dialogues: Dialogues,
     learner: Learner,
     probe: Option<Probe>,
+    /// Prompts of the bandit's probe, which is another.
+    bandit_probe: Option<DataSet>,
+    choosing: Option<Choosing>,
+    labels: Option<Labels>,
     total_steps: u64,
 }
 
@@ -88,12 +95,18 @@ impl Inputs {
                 "there is nothing to train: trainer.total_training_steps is 0".to_owned(),
             ));
         }
+        let bandit_probe = setup::probe_prompts(experiment, chat, tools)?;
+        let choosing = Choosing::new(experiment, total_steps).map_err(Failure::input)?;
+        let labels = setup::labels(experiment, &dialogues.scorers)?;
         let learner = Learner::new(Arc::clone(experiment), actor, critic, total_steps)
             .map_err(Failure::run)?;
         Ok(Self {
             dialogues,
             learner,
             probe,
+            bandit_probe,
+            choosing,
+            labels,
             total_steps,
         })
     }
@@ -126,7 +139,7 @@ impl Start {
     ) -> Result<Self, Failure> {
         let is_fork = resume.is_some_and(|resume| resume.is_fork);
         let checkpoint = resume.and_then(|resume| resume.checkpoint.as_ref());
-        let counters = checkpoint
+        let mut counters = checkpoint
             .map(|path| {
                 let restored = if is_fork {
                     inputs.learner.start_from(path)
@@ -143,6 +156,17 @@ impl Start {
         let step = counters.as_ref().map_or(0, |counters| counters.step);
         if step > 0 && step >= inputs.total_steps && !experiment.trainer.val_only {
             return Err(Failure::nothing_left(step, inputs.total_steps));
+        }
+        if let Some(choosing) = &mut inputs.choosing {
+            let saved = counters
+                .as_mut()
+                .and_then(|counters| counters.choosing.take());
+            match saved.filter(|_| !is_fork) {
+                Some(saved) => choosing
+                    .resume(saved, step)
+                    .map_err(|error| Failure::Input(format!("reward.bandit: {error}")))?,
+                None => choosing.begin_at(step),
+            }
         }
         let mut cursor = counters
             .as_ref()
@@ -267,8 +291,14 @@ pub(super) fn begin<'r>(
     // One spare buffer, so at most one delivery is under way; the second place keeps the learner from waiting to hand it over.
     let (deliveries, arrivals) = mpsc::channel(2);
     let (evaluated, evaluations) = mpsc::unbounded_channel();
+    let (probed, probes) = mpsc::unbounded_channel();
     let sampler = Sampler::new(SamplerParts {
         evaluated,
+        probing: inputs.bandit_probe.map(|rows| Probing {
+            rows,
+            every: u64::from(experiment.reward.bandit.steps_per_pull),
+            probed,
+        }),
         experiment: Arc::clone(experiment),
         dialogues: inputs.dialogues,
         engine: engine.handle(),
@@ -301,6 +331,8 @@ pub(super) fn begin<'r>(
             &experiment.trainer.guards,
             experiment.trainer.critic_warmup,
         )),
+        choosing: inputs.choosing,
+        labels: inputs.labels,
         stop,
         saver: Saver::start(SaverParts {
             run_dir: run_dir.clone(),
@@ -360,6 +392,7 @@ pub(super) fn begin<'r>(
         ready,
         deliveries,
         evaluations,
+        probes,
         publisher: Publisher::new(spare_receive, canary_ids),
         total_steps,
         sampled_steps,

@@ -22,6 +22,7 @@ pub(super) fn end(
         mut rollout_side,
         ready,
         deliveries,
+        mut probes,
         total_steps,
         val_only,
         ..
@@ -59,6 +60,9 @@ pub(super) fn end(
     };
     runtime.shutdown_background();
     engine.shutdown();
+    if steps >= total_steps && trained.is_ok() {
+        training.conclude_choosing(&mut probes);
+    }
     // Also after a failure: what was learned until then is worth keeping.
     let saved = if !val_only && (steps > 0 || is_stopped) {
         training.checkpoint().map(drop)

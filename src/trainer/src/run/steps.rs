@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use super::Place;
 use super::begin::Running;
 use crate::advise::{Advising, Timed};
+use crate::choosing::Probed;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::rollouts::Sampled;
@@ -40,6 +41,7 @@ fn step_by_step(
         ready,
         deliveries,
         evaluations,
+        probes,
         publisher,
         ..
     } = running;
@@ -50,17 +52,25 @@ fn step_by_step(
         let mut timed = None;
         match runtime.block_on(waited) {
             Waited::Batch(sampled, wait) => {
+                let knows = runtime.block_on(probes_known(training, probes, &sampled, stop));
+                if !knows {
+                    break;
+                }
                 control.trains(sampled.step);
                 let staleness = sampled.draw.staleness;
                 let generate_s = sampled.timing.lane_s;
+                let is_plain = wait.is_plain && !sampled.timing.beside_evaluation;
                 let began = Instant::now();
                 let (ended, aside) = training.train(*sampled, wait.ms)?;
+                let asked = Instant::now();
+                runtime.block_on(training.ask_labels());
+                let aside = aside + asked.elapsed();
                 timed = Some(Timed {
                     staleness,
                     generate_s,
                     waited: Duration::from_secs_f64(wait.ms.max(0.0) / 1e3),
                     trained: began.elapsed().saturating_sub(aside),
-                    is_plain: wait.is_plain,
+                    is_plain,
                 });
                 while let Ok(evaluation) = evaluations.try_recv() {
                     training.guards_see(&evaluation, None);
@@ -97,6 +107,43 @@ fn step_by_step(
         }
     }
     Ok(())
+}
+
+/// Takes in what the bandit must know before it chooses for this batch. False: asked to stop, or the rollout side ended.
+async fn probes_known(
+    training: &mut Training<'_>,
+    probes: &mut mpsc::UnboundedReceiver<Probed>,
+    sampled: &Sampled,
+    stop: &Stop,
+) -> bool {
+    let rewinds = training.rollouts.rewinds();
+    let Some(choosing) = &mut training.choosing else {
+        return true;
+    };
+    while let Ok(probed) = probes.try_recv() {
+        choosing.take(probed, rewinds);
+    }
+    let limit = choosing.limit(sampled.step, sampled.draw.staleness);
+    if !choosing.awaits(limit) {
+        return true;
+    }
+    let _wait = training.recorder.span(
+        Lane::WaitRollouts,
+        "waiting for the bandit's probe",
+        Some(sampled.step),
+    );
+    while choosing.awaits(limit) {
+        let probed = tokio::select! {
+            biased;
+            () = stop.asked() => None,
+            probed = probes.recv() => probed,
+        };
+        let Some(probed) = probed else {
+            return false;
+        };
+        choosing.take(probed, rewinds);
+    }
+    true
 }
 
 /// What the learner waited for.

@@ -59,6 +59,23 @@ trainer:
     )
 }
 
+/// Two arms that a bandit chooses between by what a probe of `data` gains, and a third that is only watched.
+pub fn bandit(data: &Path) -> String {
+    format!(
+        r"reward:
+  arms:
+    - {{name: short, scorer: length, timeout: 60s, options: {{unit: characters, max: 12, over: 12}}}}
+    - {{name: digits, scorer: regex, weight: 2, timeout: 60s, options: {{pattern: '[0-9]'}}}}
+    - {{name: truth, scorer: auto, weight: 0, timeout: 60s}}
+  bandit:
+    policy: thompson
+    probe_files: {data}
+    probe_rows: 4
+",
+        data = data.display()
+    )
+}
+
 /// A run directory for `yaml`.
 pub fn run_dir(root: &Path, yaml: String) -> RunDir {
     RunDir::create(

@@ -14,6 +14,12 @@ pub(super) const BANDIT: &[Row] = &[
         "The judges of a dialogue, whose scores are summed by weight (docs/rewards.md); empty: reward.scorer alone.",
     ),
     opt(
+        "reward.val_scorer",
+        Kind::Choice(&choice(&crate::scorers::NAMES, &[])),
+        "",
+        "Who scores evaluations: auto, or a scorer that needs no options; null: as in training.",
+    ),
+    opt(
         "reward.custom_reward_function.path",
         Kind::Path,
         "",
@@ -37,7 +43,7 @@ pub(super) const BANDIT: &[Row] = &[
         "reward.bandit.policy",
         Kind::Choice(&choice(&::bandit::table::NAMES, &[])),
         "",
-        "How an arm is chosen for each rollout, see docs/bandit.md; null: no bandit.",
+        "How the arm that scores is chosen, see docs/bandit.md; null: no bandit.",
     ),
     row(
         "reward.bandit.rewarded_by",
@@ -64,11 +70,32 @@ pub(super) const BANDIT: &[Row] = &[
         "Prompts of the probe.",
     ),
     row(
+        "reward.bandit.label_files",
+        PATHS,
+        "[]",
+        "",
+        "Pairs that people ordered (prompt, chosen, rejected), for human_agreement; read anew as they grow.",
+    ),
+    row(
+        "reward.bandit.label_rows",
+        COUNT,
+        "64",
+        "pairs",
+        "Newest pairs that an arm is asked about.",
+    ),
+    row(
+        "reward.bandit.steps_per_pull",
+        COUNT,
+        "1",
+        "steps",
+        "Training steps that one choice holds for.",
+    ),
+    row(
         "reward.bandit.update_every",
         COUNT,
         "10",
         "rollouts",
-        "Outcomes between two changes of the statistics and of epsilon.",
+        "Rollouts scored between two changes of the statistics and of epsilon.",
     ),
     row(
         "reward.bandit.discount",
@@ -77,12 +104,11 @@ pub(super) const BANDIT: &[Row] = &[
         "a value",
         "What older values weigh for each newer one: below 1 for arms whose worth drifts.",
     ),
-    row(
+    opt(
         "reward.bandit.value_range",
         Kind::Pair(&FLOAT),
-        "[0.0, 1.0]",
         "",
-        "Ends of the scale of values; what lies outside counts as the end.",
+        "Ends of the scale of values; what lies outside counts as the end. null: by rewarded_by, [-0.1, 0.1] for a gain.",
     ),
     row(
         "reward.bandit.posterior",

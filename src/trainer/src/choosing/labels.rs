@@ -1,0 +1,98 @@
+//! How far an arm agrees with people: whether it orders answers as they did.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use dialogue::data::DataError;
+use dialogue::message::Message;
+use dialogue::preferences::{Growing, Preference};
+use dialogue::score::{Scorers, Transcript};
+
+/// Pairs that people ordered, from files that may grow while the run runs; the newest are asked about.
+#[derive(Debug)]
+pub struct Labels {
+    files: Vec<Growing>,
+    most: usize,
+    newest: VecDeque<Preference>,
+    scorers: Scorers,
+}
+
+impl Labels {
+    /// Reads what there is. A file that is not there yet is one without labels.
+    pub fn open(files: &[String], most: u32, scorers: Scorers) -> Result<Self, DataError> {
+        let mut labels = Self {
+            files: files.iter().map(Growing::new).collect(),
+            most: most as usize,
+            newest: VecDeque::new(),
+            scorers,
+        };
+        match labels.read()?.into_iter().next() {
+            Some(bad) => Err(bad),
+            None => Ok(labels),
+        }
+    }
+
+    /// Takes in what came since; gives what is wrong with rows among it, which are passed over.
+    pub fn read(&mut self) -> Result<Vec<DataError>, DataError> {
+        let mut bad = Vec::new();
+        for file in &mut self.files {
+            for row in file.news()? {
+                match row {
+                    Ok(preference) => self.newest.push_back(preference),
+                    Err(error) => bad.push(error),
+                }
+            }
+        }
+        let beyond = self.newest.len().saturating_sub(self.most);
+        self.newest.drain(..beyond);
+        Ok(bad)
+    }
+
+    pub fn len(&self) -> usize {
+        self.newest.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.newest.is_empty()
+    }
+
+    /// The share of the newest pairs that the arm orders as people did, a tie counting half; a penalty (`weight` below 0) orders
+    /// the other way round. A pair without both scores is left out; NaN where none is left.
+    pub async fn agreement(&self, arm: &str, weight: f64) -> f64 {
+        let Some(arms) = self.scorers.arms() else {
+            return f64::NAN;
+        };
+        let (mut agreed, mut pairs) = (0.0, 0.0);
+        for pair in &self.newest {
+            let (chosen, rejected) = tokio::join!(
+                arms.score_by(arm, transcript(pair, &pair.chosen)),
+                arms.score_by(arm, transcript(pair, &pair.rejected)),
+            );
+            if let (Ok(chosen), Ok(rejected)) = (chosen, rejected) {
+                let ahead = weight * (chosen - rejected);
+                pairs += 1.0;
+                agreed += if ahead > 0.0 {
+                    1.0
+                } else if ahead < 0.0 {
+                    0.0
+                } else {
+                    0.5
+                };
+            }
+        }
+        agreed / pairs
+    }
+}
+
+fn transcript(pair: &Preference, answer: &str) -> Transcript {
+    let mut messages = pair.prompt.clone();
+    messages.push(Message::new("assistant", answer));
+    Transcript {
+        data_source: pair.data_source.clone(),
+        ground_truth: pair.ground_truth.clone(),
+        extra_info: pair.extra_info.clone(),
+        model_turns: vec![answer.to_owned()],
+        prompt_messages: pair.prompt.len(),
+        messages,
+        tool_rewards: BTreeMap::new(),
+    }
+}
