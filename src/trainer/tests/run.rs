@@ -700,3 +700,25 @@ fn a_bandit_may_choose_by_the_prompts_and_be_rewarded_by_the_loss_as_laser_is() 
     assert_eq!(values, expected);
     assert_eq!(state.bandit.expect("there is one").reasons["bound"], 3);
 }
+
+#[test]
+fn a_bandit_may_begin_with_another_runs_weights_between_two_of_its_pulls() {
+    let (root, data) = fixture();
+    let first = run(root.path(), experiment(&data, "  save_freq: 1\n"));
+    let origin = first.directory.checkpoint_path(1);
+    let fork = format!(
+        "  resume_mode: resume_path\n  resume_from_path: {}\n",
+        origin.display()
+    );
+    let bandit = tiny::bandit(&data) + "    steps_per_pull: 2\n    update_every: 1\n";
+    let run = run(root.path(), experiment(&data, &fork) + &bandit);
+    assert!(
+        run.output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.output.stderr)
+    );
+    let state = runlog::open::open(&run.directory).expect("a log").state;
+    let bandit = state.bandit.expect("there is one");
+    // Step 2 ends a pull of one step, and step 3, the last, another.
+    assert_eq!((bandit.choices, bandit.updates), (2, 2));
+}

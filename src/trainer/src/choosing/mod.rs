@@ -123,6 +123,11 @@ impl Choosing {
         self.since = trained;
     }
 
+    /// No pull was made and nothing is known: the first one begins with the weights that the run begins with.
+    pub fn begins(&self) -> bool {
+        self.pulls.is_empty() && self.probed.is_empty()
+    }
+
     pub fn save(&self) -> Saved {
         Saved {
             bandit: self.bandit.state().clone(),

@@ -94,8 +94,10 @@ pub struct Dialogues {
 pub struct Probing {
     /// Its prompts.
     pub rows: DataSet,
-    /// Versions between two probes; the first and the last of a run, and of a rewind, are probed too.
+    /// Versions between two probes; the last of a run and the first after a rewind are probed too.
     pub every: u64,
+    /// The first pull begins with the weights of the start, whatever their version is.
+    pub begins: bool,
     /// One at a time and a few bytes each: no bound is needed.
     pub probed: mpsc::UnboundedSender<Probed>,
 }
@@ -277,8 +279,13 @@ impl Sampler {
         let is_asked = is_due && (self.is_exact() || !is_evaluated);
         self.open_evaluation(Asked {
             val: is_asked.then_some(IsRecorded(!is_evaluated)),
-            probe: self.is_probed(self.held) && self.parts.total_steps > 0,
+            probe: (self.is_probed(self.held) || self.begins_probing())
+                && self.parts.total_steps > 0,
         })
+    }
+
+    fn begins_probing(&self) -> bool {
+        (self.parts.probing.as_ref()).is_some_and(|probing| probing.begins)
     }
 
     /// Whether the bandit wants to know how good a version is: a pull ends or begins with it.
