@@ -173,6 +173,17 @@ fn a_run_goes_back_to_a_checkpoint_that_is_named_and_goes_on_from_there() {
         .expect("a value before")
         .0;
     live.set("actor.optim.lr", 2e-4);
+    let listed = |live: &mut Live| -> Vec<u64> {
+        let checkpoints = status(live).checkpoints;
+        checkpoints
+            .iter()
+            .map(|checkpoint| checkpoint.step)
+            .collect()
+    };
+    // They are written beside the steps.
+    wait_until("the status lists what was saved", || {
+        listed(&mut live).last() == Some(&here)
+    });
     let reason = live.refused(back(CheckpointName::Step(1)));
     assert!(
         reason.starts_with(
@@ -198,13 +209,6 @@ fn a_run_goes_back_to_a_checkpoint_that_is_named_and_goes_on_from_there() {
     assert_eq!(knob(&mut live, LR), 2e-4);
     // What an interruption would bring back is what the run went back to.
     assert_eq!(weights(&live.run_dir, here), weights(&live.run_dir, 2));
-    let listed = |live: &mut Live| -> Vec<u64> {
-        let checkpoints = status(live).checkpoints;
-        checkpoints
-            .iter()
-            .map(|checkpoint| checkpoint.step)
-            .collect()
-    };
     let all = listed(&mut live);
     assert_eq!(all, [0, 2, here], "what lies between was left behind");
     live.step_to(here + 2);
