@@ -250,6 +250,21 @@ impl Training<'_> {
             });
         }
         let agreement = labels.agreement(arm, weight).await;
+        if agreement.is_nan() {
+            let why = if labels.is_empty() {
+                "reward.bandit.label_files hold no labels yet".to_owned()
+            } else {
+                format!(
+                    "it scored none of the newest {} pairs; an arm that compares with a truth needs ground_truth in their rows",
+                    labels.len()
+                )
+            };
+            self.recorder.record(EventKind::Alarm {
+                name: "nothing to agree with".to_owned(),
+                step: Some(self.trained),
+                message: format!("the pull of arm {arm} counts for nothing: {why}"),
+            });
+        }
         choosing.agrees(agreement);
     }
 

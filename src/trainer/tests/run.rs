@@ -640,7 +640,12 @@ fn arms_may_be_rewarded_by_how_far_they_order_answers_as_people_did() {
     let labels = root.path().join("labels.jsonl");
     // People like short answers without digits, and the last line is still being written.
     let label = r#"{"prompt": "1+1=", "chosen": "two", "rejected": "I would say that it is 2"}"#;
-    fs::write(&labels, format!("{label}\n{label}\n{{\"prompt\": ")).expect("a writable folder");
+    let broken = "this is { broken";
+    fs::write(
+        &labels,
+        format!("{label}\n{broken}\n{label}\n{{\"prompt\": "),
+    )
+    .expect("a writable folder");
     let bandit = tiny::bandit(&data)
         .replace("probe_rows: 4\n", "rewarded_by: human_agreement\n")
         .replace(
@@ -657,6 +662,12 @@ fn arms_may_be_rewarded_by_how_far_they_order_answers_as_people_did() {
     let state = runlog::open::open(&run.directory).expect("a log").state;
     let bandit = state.bandit.expect("there is one");
     assert_eq!(bandit.updates, 8, "each pull is told at once");
+    let alarms: Vec<&str> = state.alarms.iter().map(|alarm| &*alarm.name).collect();
+    assert_eq!(
+        alarms,
+        ["labels that cannot be read"],
+        "once, and it goes on"
+    );
     for arm in &bandit.arms {
         let mean = arm.mean.expect("a posterior").0;
         // One success of one try, or none: Beta(1 + n, 1) or Beta(1, 1 + n).
@@ -721,4 +732,34 @@ fn a_bandit_may_begin_with_another_runs_weights_between_two_of_its_pulls() {
     let bandit = state.bandit.expect("there is one");
     // Step 2 ends a pull of one step, and step 3, the last, another.
     assert_eq!((bandit.choices, bandit.updates), (2, 2));
+}
+
+#[test]
+fn labels_that_no_arm_can_score_and_labels_that_are_not_there_are_alarms_and_count_for_nothing() {
+    let (root, data) = fixture();
+    let labels = root.path().join("labels.jsonl");
+    let bandit = tiny::bandit(&data)
+        .replace("probe_rows: 4\n", "rewarded_by: human_agreement\n")
+        .replace(
+            &format!("probe_files: {}", data.display()),
+            &format!("label_files: {}", labels.display()),
+        );
+    let run = run(root.path(), experiment(&data, &bandit));
+    assert!(
+        run.output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.output.stderr)
+    );
+    let state = runlog::open::open(&run.directory).expect("a log").state;
+    let told: Vec<&str> = state
+        .alarms
+        .iter()
+        .filter(|alarm| alarm.name == "nothing to agree with")
+        .map(|alarm| &*alarm.message)
+        .collect();
+    assert_eq!(told.len(), 3, "{:?}", state.alarms);
+    assert!(
+        told[0].ends_with("label_files hold no labels yet"),
+        "{told:?}"
+    );
 }

@@ -13,27 +13,29 @@ pub struct Labels {
     files: Vec<Growing>,
     most: usize,
     newest: VecDeque<Preference>,
+    /// What was wrong with rows and was not told yet.
+    bad: Vec<DataError>,
     scorers: Scorers,
 }
 
 impl Labels {
-    /// Reads what there is. A file that is not there yet is one without labels.
+    /// Reads what there is. A file that is not there yet is one without labels; a row that cannot be read is passed over and told
+    /// by the first [`Labels::read`], as later: what a run lived with must not keep it from going on.
     pub fn open(files: &[String], most: u32, scorers: Scorers) -> Result<Self, DataError> {
         let mut labels = Self {
             files: files.iter().map(Growing::new).collect(),
             most: most as usize,
             newest: VecDeque::new(),
+            bad: Vec::new(),
             scorers,
         };
-        match labels.read()?.into_iter().next() {
-            Some(bad) => Err(bad),
-            None => Ok(labels),
-        }
+        labels.bad = labels.read()?;
+        Ok(labels)
     }
 
     /// Takes in what came since; gives what is wrong with rows among it, which are passed over.
     pub fn read(&mut self) -> Result<Vec<DataError>, DataError> {
-        let mut bad = Vec::new();
+        let mut bad = std::mem::take(&mut self.bad);
         for file in &mut self.files {
             for row in file.news()? {
                 match row {

@@ -123,9 +123,10 @@ impl Choosing {
         self.since = trained;
     }
 
-    /// No pull was made and nothing is known: the first one begins with the weights that the run begins with.
-    pub fn begins(&self) -> bool {
-        self.pulls.is_empty() && self.probed.is_empty()
+    /// Whether the weights that the run begins with, of version `trained`, must be probed wherever they stand among the pulls:
+    /// the next pull begins with them.
+    pub fn begins_with(&self, trained: u64) -> bool {
+        !self.is_under_way() && !self.probed.contains_key(&trained)
     }
 
     pub fn save(&self) -> Saved {
@@ -214,9 +215,15 @@ impl Choosing {
         }
     }
 
-    /// Whether a pull that ended with version `limit` or an older one still waits for its probes.
-    pub fn awaits(&self, limit: u64) -> bool {
-        self.probes() && self.due(limit).any(|pull| self.brings(pull).is_none())
+    /// Whether a probe of version `limit` or an older one is still to come before the choice for step `step`: of where a pull
+    /// ended, or of where one began or begins now, so that a checkpoint never has a pull without its beginning.
+    pub fn awaits(&self, step: u64, limit: u64) -> bool {
+        let begins = (!self.is_under_way()).then_some(step - 1);
+        let begun = self.pulls.iter().map(|pull| pull.first_step() - 1);
+        let mut beginnings = begun.chain(begins).filter(|version| *version <= limit);
+        self.probes()
+            && (beginnings.any(|version| self.accuracy(version).is_none())
+                || self.due(limit).any(|pull| self.brings(pull).is_none()))
     }
 
     /// Pulls that ended with version `limit` or an older one.

@@ -69,7 +69,7 @@ fn probed(version: u64, accuracy: f64) -> Probed {
 /// A step of a run whose batches lag `lag` versions: what is due is learned, the arm chosen, the step trained.
 fn step(choosing: &mut Choosing, step: u64, lag: u64) -> (Vec<EventKind>, Option<String>) {
     let limit = (step - 1).saturating_sub(lag);
-    assert!(!choosing.awaits(limit), "step {step}");
+    assert!(!choosing.awaits(step, limit), "step {step}");
     let events = choosing.learn(limit, step - 1).expect("it learns");
     let event = choosing
         .choose(step, &mut batch(), None)
@@ -141,14 +141,14 @@ fn a_pull_brings_what_the_probe_gained_over_its_steps_and_nothing_before_its_pro
     let (_, second) = step(&mut choosing, 2, 0);
     assert_eq!(second, None, "the pull goes on");
     assert!(
-        choosing.awaits(2),
+        choosing.awaits(3, 2),
         "version 2 ends it, and is not probed yet"
     );
-    assert!(!choosing.awaits(1));
+    assert!(!choosing.awaits(3, 1));
     assert_eq!(choosing.learn(2, 2).expect("it learns"), []);
 
     choosing.take(probed(2, 0.75), 0);
-    assert!(!choosing.awaits(2));
+    assert!(!choosing.awaits(3, 2));
     let events = choosing.learn(2, 2).expect("it learns");
     let [
         EventKind::BanditUpdated {
@@ -176,6 +176,30 @@ fn a_pull_brings_what_the_probe_gained_over_its_steps_and_nothing_before_its_pro
 }
 
 #[test]
+fn a_pull_does_not_begin_before_it_is_known_how_good_the_policy_is_then() {
+    let mut choosing = choosing(RewardedBy::ProbeGain, 2, 100);
+    assert!(
+        choosing.awaits(1, 0),
+        "else a checkpoint would have a pull without its beginning"
+    );
+    assert!(choosing.begins_with(0));
+    choosing.take(probed(0, 0.5), 0);
+    assert!(!choosing.awaits(1, 0) && !choosing.begins_with(0));
+    step(&mut choosing, 1, 0);
+    // In mid-pull another process has the beginning in what was saved.
+    let mut resumed = self::choosing(RewardedBy::ProbeGain, 2, 100);
+    resumed
+        .resume(choosing.save(), 1)
+        .expect("the same experiment");
+    assert!(!resumed.begins_with(1) && !resumed.awaits(2, 1));
+    // Between two pulls it is where one ended, and where the next begins.
+    step(&mut resumed, 2, 0);
+    assert!(resumed.begins_with(2) && resumed.awaits(3, 2));
+    resumed.take(probed(2, 0.6), 0);
+    assert!(!resumed.awaits(3, 2));
+}
+
+#[test]
 fn where_batches_lag_a_choice_waits_for_no_newer_probe_than_the_lag_allows() {
     let mut choosing = choosing(RewardedBy::ProbeGain, 1, 100);
     choosing.take(probed(0, 0.5), 0);
@@ -196,7 +220,7 @@ fn the_last_step_ends_a_pull_and_one_whose_probe_was_cut_short_counts_for_nothin
         step(&mut choosing, at, 0);
     }
     choosing.take(probed(3, f64::NAN), 0);
-    assert!(!choosing.awaits(3));
+    assert!(!choosing.awaits(4, 3));
     choosing.learn(3, 3).expect("it learns");
     assert_eq!(counted(&choosing), 0);
     assert_eq!(

@@ -297,7 +297,7 @@ pub(super) fn begin<'r>(
         probing: inputs.bandit_probe.map(|rows| Probing {
             rows,
             every: u64::from(experiment.reward.bandit.steps_per_pull),
-            begins: inputs.choosing.as_ref().is_some_and(Choosing::begins),
+            begins: (inputs.choosing.as_ref()).is_some_and(|choosing| choosing.begins_with(start)),
             probed,
         }),
         experiment: Arc::clone(experiment),

@@ -124,7 +124,7 @@ async fn probes_known(
         choosing.take(probed, rewinds);
     }
     let limit = choosing.limit(sampled.step, sampled.draw.staleness);
-    if !choosing.awaits(limit) {
+    if !choosing.awaits(sampled.step, limit) {
         return true;
     }
     let _wait = training.recorder.span(
@@ -132,7 +132,7 @@ async fn probes_known(
         "waiting for the bandit's probe",
         Some(sampled.step),
     );
-    while choosing.awaits(limit) {
+    while choosing.awaits(sampled.step, limit) {
         let probed = tokio::select! {
             biased;
             () = stop.asked() => None,
