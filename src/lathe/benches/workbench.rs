@@ -1,11 +1,14 @@
 //! `just bench workbench [WORD…]`: the real program in a pseudo-terminal: CPU seconds, peak memory, bytes to the terminal.
 //!
 //! A run is opened, every kind of key is pressed, a growing run is followed, and nothing is done for a while. Beside the
-//! opening stands what a plain read of the same bytes costs. WORDs narrow it down: `20k 200k follow idle`.
+//! opening stands what a plain read of the same bytes costs. WORDs narrow it down: `20k 200k follow`; `120x40` is a screen of
+//! that size instead of 160 by 48, and `norep` a terminal that does not repeat characters on request.
 //! Settled means: under 4 % of a core and under 200 bytes in 1.5 s, as the same measurement of other programs was made.
 
 #[path = "../../runlog/benches/open/make.rs"]
 mod make;
+#[path = "terminal/repeats.rs"]
+mod repeats;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,32 +21,51 @@ use anyhow::Context;
 use make::Size;
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
-const COLUMNS: u16 = 160;
-const ROWS: u16 = 48;
 const SETTLED_S: f64 = 1.5;
 
+/// What the workbench is shown on.
+#[derive(Debug, Clone, Copy)]
+struct Terminal {
+    columns: u16,
+    rows: u16,
+    repeats: bool,
+}
+
 fn main() -> anyhow::Result<()> {
-    let words: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| word != "--bench" && word != "workbench")
-        .collect();
+    let mut terminal = Terminal {
+        columns: 160,
+        rows: 48,
+        repeats: true,
+    };
+    let mut words = Vec::new();
+    for word in std::env::args().skip(1) {
+        let size = word.split_once('x');
+        let size =
+            size.and_then(|(columns, rows)| Some((columns.parse().ok()?, rows.parse().ok()?)));
+        match (word.as_str(), size) {
+            ("--bench" | "workbench", _) => {}
+            ("norep", _) => terminal.repeats = false,
+            (_, Some((columns, rows))) => (terminal.columns, terminal.rows) = (columns, rows),
+            _ => words.push(word),
+        }
+    }
     let wants = |word: &str| words.is_empty() || words.iter().any(|wanted| wanted == word);
     let folder = tempfile::tempdir()?;
     for (word, steps) in [("20k", 20_000), ("200k", 200_000)] {
         if wants(word) {
             let size = Size { series: 50, steps };
             let run = make::run(folder.path(), word, size)?;
-            open_and_press(word, run.path())?;
+            open_and_press(word, run.path(), terminal)?;
         }
     }
     if wants("follow") {
-        follow(folder.path())?;
+        follow(folder.path(), terminal)?;
     }
     Ok(())
 }
 
 /// Opens a run, presses keys, then does nothing for ten seconds.
-fn open_and_press(word: &str, run: &Path) -> anyhow::Result<()> {
+fn open_and_press(word: &str, run: &Path, terminal: Terminal) -> anyhow::Result<()> {
     let mut bytes = 0;
     for entry in fs::read_dir(run)? {
         let path = entry?.path();
@@ -59,7 +81,7 @@ fn open_and_press(word: &str, run: &Path) -> anyhow::Result<()> {
         }
     }
     let read_s = own_cpu_s()? - before;
-    let viewer = Viewer::start(&["watch", run.to_str().context("a UTF-8 path")?])?;
+    let viewer = Viewer::start(&["watch", run.to_str().context("a UTF-8 path")?], terminal)?;
     viewer.first_bytes()?;
     let first_ms = viewer.cpu_s()? * 1e3;
     viewer.settle()?;
@@ -127,7 +149,8 @@ fn open_and_press(word: &str, run: &Path) -> anyhow::Result<()> {
 
 /// Bytes of the glyphs of all cells that look different now: without colours and cursor moves, what no frame can be below.
 fn changed_glyph_bytes(before: &vt100::Screen, after: &vt100::Screen) -> usize {
-    let cells = (0..ROWS).flat_map(|row| (0..COLUMNS).map(move |column| (row, column)));
+    let (rows, columns) = after.size();
+    let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
     cells
         .filter(|&(row, column)| before.cell(row, column) != after.cell(row, column))
         .filter_map(|(row, column)| Some(after.cell(row, column)?.contents().len().max(1)))
@@ -135,7 +158,7 @@ fn changed_glyph_bytes(before: &vt100::Screen, after: &vt100::Screen) -> usize {
 }
 
 /// A run that grows by 50 series ten times a second.
-fn follow(folder: &Path) -> anyhow::Result<()> {
+fn follow(folder: &Path, terminal: Terminal) -> anyhow::Result<()> {
     let size = Size {
         series: 50,
         steps: 1000,
@@ -150,7 +173,10 @@ fn follow(folder: &Path) -> anyhow::Result<()> {
     let half = lines.len() / 2;
     fs::write(run.events_path(), lines[..half].join("\n") + "\n")?;
     let _ = fs::remove_dir_all(run.metrics_dir());
-    let viewer = Viewer::start(&["watch", run.path().to_str().context("a UTF-8 path")?])?;
+    let viewer = Viewer::start(
+        &["watch", run.path().to_str().context("a UTF-8 path")?],
+        terminal,
+    )?;
     viewer.settle()?;
     let (cpu, bytes, began) = (viewer.cpu_s()?, viewer.bytes(), Instant::now());
     let mut log = fs::OpenOptions::new()
@@ -188,10 +214,10 @@ struct Viewer {
 }
 
 impl Viewer {
-    fn start(arguments: &[&str]) -> anyhow::Result<Self> {
+    fn start(arguments: &[&str], terminal: Terminal) -> anyhow::Result<Self> {
         let pair = native_pty_system().openpty(PtySize {
-            rows: ROWS,
-            cols: COLUMNS,
+            rows: terminal.rows,
+            cols: terminal.columns,
             pixel_width: 0,
             pixel_height: 0,
         })?;
@@ -208,7 +234,11 @@ impl Viewer {
         let writer = Arc::new(Mutex::new(pair.master.take_writer()?));
         let bytes = Arc::new(AtomicU64::new(0));
         let is_open = Arc::new(AtomicBool::new(true));
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(
+            terminal.rows,
+            terminal.columns,
+            0,
+        )));
         let shown = Arc::clone(&screen);
         let (count, open, answers) = (
             Arc::clone(&bytes),
@@ -217,9 +247,10 @@ impl Viewer {
         );
         std::thread::spawn(move || {
             let mut buffer = vec![0; 1 << 16];
+            let mut repeated = repeats::Repeats::default();
             while let Ok(got @ 1..) = reader.read(&mut buffer) {
                 if let Ok(mut shown) = shown.lock() {
-                    shown.process(&buffer[..got]);
+                    shown.process(&repeated.written_out(&buffer[..got]));
                 }
                 count.fetch_add(got as u64, Ordering::SeqCst);
                 let text = String::from_utf8_lossy(&buffer[..got]);
@@ -228,6 +259,10 @@ impl Viewer {
                         let _ = writer.write_all(bytes);
                     }
                 };
+                if text.contains("\x1b[6n") {
+                    let column = if terminal.repeats { 5 } else { 2 };
+                    answer(format!("\x1b[1;{column}R").as_bytes());
+                }
                 if text.contains("\x1b]11;?") {
                     answer(b"\x1b]11;rgb:0000/0000/0000\x1b\\");
                 }

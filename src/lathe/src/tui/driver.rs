@@ -10,21 +10,21 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event as TerminalEvent, KeyCode, KeyModifiers};
+use crossterm::event::Event as TerminalEvent;
 use jiff::Timestamp;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, kill_current_process_group};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
 use super::action::{Action, Effect, Message};
 use super::app::App;
+use super::greeting::{Answers, Questions};
+use super::input::{InputThread, SignalThread};
 use super::keymap::Keymap;
 use super::pages::PageId;
 use super::screen::Screen;
-use super::settings::{PageState, Places, Settings};
+use super::settings::{PageState, Places, Repeats, Settings};
 use super::shared::{Glyphs, Notice, PlotMarks, Problem, Project, RunKey, RunList, Shared};
 use super::sources::{Outbox, Sources};
 use super::theme::{self, Depth, Theme, ThemeError};
@@ -37,11 +37,6 @@ use crate::terminal::Terminal;
 const FRAMES_PER_SECOND: f64 = 4.0;
 /// Actions taken before a frame is drawn, so that a flood cannot keep the screen still.
 const MOST_ACTIONS_A_FRAME: usize = 512;
-/// How long to wait for the terminal's answer about its background. Terminals that know the question answer in a round trip.
-const BACKGROUND_PATIENCE: Duration = Duration::from_millis(150);
-
-/// How long to wait for more input after some has come.
-const DRAIN_PATIENCE: Duration = Duration::from_millis(1);
 
 /// What reaches the loop.
 #[derive(Debug)]
@@ -104,16 +99,11 @@ pub fn open(options: Options, terminal: Terminal) -> Result<i32, Failure> {
     .into_iter()
     .flatten()
     .collect();
-    let wanted = options
+    let chosen = options
         .theme
         .clone()
         .or_else(|| kept.get("theme"))
-        .or_else(|| settings.theme.clone())
-        .unwrap_or_else(|| background_theme(depth).to_owned());
-    let theme = ready_theme(&wanted, &theme_directories, depth).unwrap_or_else(|error| {
-        notices.push(error.to_string());
-        ready_theme("dark", &[], depth).expect("the shipped theme loads")
-    });
+        .or_else(|| settings.theme.clone());
     let glyphs = Glyphs {
         unicode: terminal.unicode,
         plot: match settings.marks {
@@ -134,9 +124,25 @@ pub fn open(options: Options, terminal: Terminal) -> Result<i32, Failure> {
             .unwrap_or(FRAMES_PER_SECOND)
             .clamp(0.2, 60.0),
     );
+    // Full: sources wait, and their log files are the buffer; the input thread waits, and the terminal is.
+    let (sender, wakes) = sync_channel(256);
+    // From here on, so that a signal never leaves the terminal in our hands.
+    let signals = SignalThread::start(sender.clone()).map_err(terminal_failure)?;
     let mut screen = Screen::enter(settings.sync_output, has_mouse)
         .map_err(|error| Failure::unexpected(format!("cannot take the terminal: {error}")))?;
     let (columns, rows) = screen.size().map_err(terminal_failure)?;
+    let questions = questions(&settings, chosen.is_none() && depth != Depth::Mono, glyphs);
+    let answers = questions.ask().map_err(terminal_failure)?;
+    screen.set_repeats(match settings.repeats {
+        Repeats::Auto => answers.repeats,
+        Repeats::On => true,
+        Repeats::Off => false,
+    });
+    let wanted = chosen.unwrap_or_else(|| background_theme(depth, &answers).to_owned());
+    let theme = ready_theme(&wanted, &theme_directories, depth).unwrap_or_else(|error| {
+        notices.push(error.to_string());
+        ready_theme("dark", &[], depth).expect("the shipped theme loads")
+    });
     let shared = Shared {
         project: Project {
             directory,
@@ -162,11 +168,12 @@ pub fn open(options: Options, terminal: Terminal) -> Result<i32, Failure> {
         notice: notices.into_iter().next().map(Notice::bad),
         wish: None,
     };
-    // Full: sources wait, and their log files are the buffer; the input thread waits, and the terminal is.
-    let (sender, wakes) = sync_channel(256);
     let outbox = Outbox(sender.clone());
-    let input = InputThread::start(sender.clone()).map_err(terminal_failure)?;
-    let signals = SignalThread::start(sender).map_err(terminal_failure)?;
+    for key in answers.typed {
+        // More than the channel holds nobody types in that time.
+        let _ = sender.try_send(Wake::Input(TerminalEvent::Key(key)));
+    }
+    let input = InputThread::start(sender).map_err(terminal_failure)?;
     let mut driver = Driver {
         app: App::new(shared),
         sources: Sources::start(outbox.clone(), runs_roots),
@@ -187,7 +194,7 @@ pub fn open(options: Options, terminal: Terminal) -> Result<i32, Failure> {
         .start(options, &mut screen)
         .and_then(|()| driver.run(&mut screen));
     drop(screen);
-    signals.0.close();
+    signals.close();
     outcome.map_err(terminal_failure)?;
     Ok(driver.exit_code.unwrap_or(runlog::exit_code::OK))
 }
@@ -201,15 +208,25 @@ fn ready_theme(name: &str, directories: &[PathBuf], depth: Depth) -> Result<Them
     Ok(theme::load(name, directories)?.at_depth(depth))
 }
 
-/// `light` when the terminal says that its background is; asked before anything else reads from it.
-fn background_theme(depth: Depth) -> &'static str {
-    if depth == Depth::Mono {
-        return "mono";
+/// What the terminal is asked; a dumb one nothing.
+fn questions(settings: &Settings, asks_colors: bool, glyphs: Glyphs) -> Questions {
+    let term = std::env::var("TERM").unwrap_or_default();
+    let is_dumb = term.is_empty() || term == "dumb";
+    // GNU screen hands a question about colours on, and the answer comes after all others.
+    let keeps_order = term != "screen" && !term.starts_with("screen.");
+    let asks_repeats = settings.repeats == Repeats::Auto && !is_dumb;
+    let border = if glyphs.unicode { '─' } else { '-' };
+    Questions {
+        colors: asks_colors && !is_dumb && keeps_order,
+        repeats: asks_repeats.then_some(border),
     }
-    let mut options = terminal_colorsaurus::QueryOptions::default();
-    options.timeout = BACKGROUND_PATIENCE;
-    match terminal_colorsaurus::theme_mode(options) {
-        Ok(terminal_colorsaurus::ThemeMode::Light) => "light",
+}
+
+/// `light` when the terminal says that its background is.
+fn background_theme(depth: Depth, answers: &Answers) -> &'static str {
+    match answers.is_light {
+        _ if depth == Depth::Mono => "mono",
+        Some(true) => "light",
         _ => "dark",
     }
 }
@@ -553,154 +570,4 @@ fn step_start_ms(run: &Path, step: u64) -> f64 {
         }
     }
     before_ms
-}
-
-/// How long an answer may take to arrive once it has begun: it is one packet, and a person's keys come much later.
-const ANSWER_PATIENCE: Duration = Duration::from_millis(100);
-
-/// Tells the terminal's late answers (`ESC ] 11 ; rgb:… ESC \`) from keys: over a slow line the answer about the background
-/// may come after its question was given up, and its colon would open the palette.
-#[derive(Debug, Default)]
-struct Answers {
-    began: Option<Instant>,
-}
-
-impl Answers {
-    fn is_part(&mut self, event: &TerminalEvent) -> bool {
-        let TerminalEvent::Key(key) = event else {
-            return false;
-        };
-        let alt = |c| key.code == KeyCode::Char(c) && key.modifiers.contains(KeyModifiers::ALT);
-        if alt(']') {
-            self.began = Some(Instant::now());
-            return true;
-        }
-        if self
-            .began
-            .is_none_or(|began| began.elapsed() > ANSWER_PATIENCE)
-        {
-            self.began = None;
-            return false;
-        }
-        let is_bell =
-            key.code == KeyCode::Char('g') && key.modifiers.contains(KeyModifiers::CONTROL);
-        if alt('\\') || is_bell {
-            self.began = None;
-        }
-        true
-    }
-}
-
-/// Reads the terminal; can be made to leave it to another program.
-#[derive(Debug)]
-struct InputThread {
-    /// One byte makes the thread let go and wait for `resume`.
-    poke: std::os::fd::OwnedFd,
-    is_let_go: Receiver<()>,
-    resume: SyncSender<()>,
-}
-
-impl InputThread {
-    fn start(sender: SyncSender<Wake>) -> io::Result<Self> {
-        let (poked, poke) = rustix::pipe::pipe()?;
-        let (let_go, is_let_go) = sync_channel(1);
-        let (resume, resumed) = sync_channel(1);
-        std::thread::Builder::new()
-            .name("input".to_owned())
-            .spawn(move || {
-                let stdin = io::stdin();
-                let mut answers = Answers::default();
-                loop {
-                    let mut waits = [
-                        PollFd::new(&stdin, PollFlags::IN),
-                        PollFd::new(&poked, PollFlags::IN),
-                    ];
-                    match poll(&mut waits, None) {
-                        Ok(_) => {}
-                        Err(rustix::io::Errno::INTR) => continue,
-                        Err(_) => return,
-                    }
-                    let is_poked = !waits[1].revents().is_empty();
-                    let is_gone = waits[0]
-                        .revents()
-                        .intersects(PollFlags::HUP | PollFlags::ERR);
-                    let has_input = waits[0].revents().contains(PollFlags::IN);
-                    if is_poked {
-                        let mut byte = [0];
-                        if !matches!(rustix::io::read(&poked, &mut byte), Ok(1)) {
-                            return;
-                        }
-                        if let_go.send(()).is_err() || resumed.recv().is_err() {
-                            return;
-                        }
-                        continue;
-                    }
-                    let mut was_read = false;
-                    if has_input {
-                        // Without any patience it does not look at all.
-                        while matches!(event::poll(DRAIN_PATIENCE), Ok(true)) {
-                            match event::read() {
-                                Ok(event) => {
-                                    was_read = true;
-                                    if answers.is_part(&event) {
-                                        continue;
-                                    }
-                                    if sender.send(Wake::Input(event)).is_err() {
-                                        return;
-                                    }
-                                }
-                                Err(_) => break,
-                            }
-                        }
-                    }
-                    if is_gone && !was_read {
-                        // The terminal was closed. No signal says so where it controls no session of ours; and it may go on
-                        // saying that there is something to read.
-                        let _ = sender.send(Wake::Signal(SIGHUP));
-                        return;
-                    }
-                }
-            })?;
-        Ok(Self {
-            poke,
-            is_let_go,
-            resume,
-        })
-    }
-
-    /// Returns when the thread no longer reads.
-    fn pause(&self) {
-        if rustix::io::write(&self.poke, &[1]).is_ok() {
-            let _ = self.is_let_go.recv();
-        }
-    }
-
-    fn go_on(&self) {
-        let _ = self.resume.send(());
-    }
-}
-
-/// Signals become wakes: the terminal is then given back in order.
-struct SignalThread(signal_hook::iterator::Handle);
-
-impl SignalThread {
-    fn start(sender: SyncSender<Wake>) -> io::Result<Self> {
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGWINCH])?;
-        let handle = signals.handle();
-        std::thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(move || {
-                for signal in signals.forever() {
-                    let wake = if signal == SIGWINCH {
-                        Wake::Resized
-                    } else {
-                        Wake::Signal(signal)
-                    };
-                    if sender.send(wake).is_err() {
-                        return;
-                    }
-                }
-            })?;
-        Ok(Self(handle))
-    }
 }

@@ -13,6 +13,8 @@ pub mod app;
 pub mod bindings;
 pub mod driver;
 pub mod export;
+pub mod greeting;
+pub mod input;
 pub mod keymap;
 pub mod modal;
 pub mod pages;

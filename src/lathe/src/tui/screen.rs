@@ -193,6 +193,11 @@ impl Screen {
         })
     }
 
+    /// Whether the terminal repeats its last character on request.
+    pub fn set_repeats(&mut self, repeats: bool) {
+        self.terminal.backend_mut().painter.set_repeats(repeats);
+    }
+
     pub fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(draw)?;
         Ok(())

@@ -19,6 +19,8 @@ pub struct Settings {
     pub marks: Option<PlotMarks>,
     /// Whether frames are bracketed so that the terminal shows each at once.
     pub sync_output: SyncOutput,
+    /// Whether a run of one character goes as the character and a count (REP).
+    pub repeats: Repeats,
     /// `false`: the terminal keeps the mouse.
     pub mouse: Option<bool>,
     /// Frames a second at most for what happens by itself; keys are always shown at once.
@@ -33,6 +35,16 @@ pub struct Settings {
 #[serde(rename_all = "lowercase")]
 pub enum SyncOutput {
     /// Only large frames, and not inside tmux, which redraws its pane at each.
+    #[default]
+    Auto,
+    On,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Repeats {
+    /// Where the terminal shows, when it is asked, that it does it.
     #[default]
     Auto,
     On,

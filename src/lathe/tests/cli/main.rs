@@ -14,6 +14,8 @@ mod harness;
 mod interrupt;
 mod launching;
 mod model;
+#[path = "../../benches/terminal/repeats.rs"]
+mod repeats;
 mod run;
 mod runs;
 mod screen;

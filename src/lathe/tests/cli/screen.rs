@@ -10,11 +10,14 @@ use super::fake_trainer::{
     Act, alarm, ended, eval, learning, phase, rollout, started, step, sync, wait_until,
 };
 use super::harness::Bench;
+use super::repeats::Repeats;
 
 pub struct Screen {
     parser: Arc<Mutex<vt100::Parser>>,
+    /// Everything that was written to the terminal.
+    written: Arc<Mutex<Vec<u8>>>,
     child: Box<dyn portable_pty::Child + Send + Sync>,
-    writer: Box<dyn std::io::Write + Send>,
+    writer: Arc<Mutex<Box<dyn std::io::Write + Send>>>,
     reader: Option<std::thread::JoinHandle<()>>,
     master: Box<dyn portable_pty::MasterPty + Send>,
 }
@@ -25,6 +28,17 @@ impl Screen {
         arguments: &[&str],
         columns: u16,
         environment: &[(&str, &str)],
+    ) -> Self {
+        Self::start_answering(bench, arguments, columns, environment, None)
+    }
+
+    /// A terminal that says this when it is asked who it is; None: nothing.
+    pub fn start_answering(
+        bench: &Bench,
+        arguments: &[&str],
+        columns: u16,
+        environment: &[(&str, &str)],
+        answer: Option<&'static str>,
     ) -> Self {
         let size = PtySize {
             rows: 30,
@@ -48,17 +62,33 @@ impl Screen {
         drop(pair.slave);
         let parser = Arc::new(Mutex::new(vt100::Parser::new(30, columns, 1000)));
         let mut source = pair.master.try_clone_reader().unwrap();
-        let writer = pair.master.take_writer().unwrap();
-        let sink = Arc::clone(&parser);
+        let writer = Arc::new(Mutex::new(pair.master.take_writer().unwrap()));
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (sink, all, back) = (
+            Arc::clone(&parser),
+            Arc::clone(&written),
+            Arc::clone(&writer),
+        );
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
+            let mut repeats = Repeats::default();
+            let mut answer = answer;
             // A pty gives EIO when its last writer is gone.
             while let Ok(count @ 1..) = source.read(&mut bytes) {
-                sink.lock().unwrap().process(&bytes[..count]);
+                let written = repeats.written_out(&bytes[..count]);
+                sink.lock().unwrap().process(&written);
+                let mut all = all.lock().unwrap();
+                all.extend_from_slice(&bytes[..count]);
+                if all.windows(3).any(|part| part == b"\x1b[c")
+                    && let Some(answer) = answer.take()
+                {
+                    back.lock().unwrap().write_all(answer.as_bytes()).unwrap();
+                }
             }
         });
         Self {
             parser,
+            written,
             child,
             writer,
             reader: Some(reader),
@@ -82,10 +112,21 @@ impl Screen {
         );
     }
 
+    /// A run of one character came as the character and a count, after the terminal was asked whether it does that.
+    pub fn was_counted(&self) -> bool {
+        let written = self.written.lock().unwrap();
+        let question = b"\x1b[6n";
+        let mut places = written.windows(question.len());
+        let asked = places.position(|part| part == question);
+        let after = &written[asked.map_or(0, |at| at + question.len())..];
+        Repeats::default().written_out(after) != after
+    }
+
     /// Types keys, as the terminal sends them.
     pub fn type_keys(&mut self, keys: &str) {
-        self.writer.write_all(keys.as_bytes()).unwrap();
-        self.writer.flush().unwrap();
+        let mut writer = self.writer.lock().unwrap();
+        writer.write_all(keys.as_bytes()).unwrap();
+        writer.flush().unwrap();
     }
 
     pub fn resize(&self, columns: u16, rows: u16) {
@@ -268,7 +309,7 @@ fn ctrl_c_on_the_terminal_reaches_lathe_and_not_the_trainer() {
     ]);
     let mut screen = Screen::start(&bench, &["run", "toy.yaml"], 100, &[]);
     screen.shows("1/4 steps");
-    std::io::Write::write_all(&mut screen.writer, b"\x03").unwrap();
+    screen.type_keys("\x03");
     screen.shows("stopping after this step, saving a checkpoint");
     std::fs::write(bench.path("go"), "").unwrap();
     let (text, code) = screen.end();
