@@ -14,6 +14,9 @@ pub struct ArmState {
     /// Outcomes in the statistics; time-outs count, missing ones do not.
     pub counted: u64,
     pub timed_out: u64,
+    /// Those of the counted ones whose pull somebody forced.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub forced: u64,
     pub missing: u64,
     /// Values outside `value_range` that were moved to its end.
     pub clamped: u64,
@@ -35,6 +38,7 @@ impl ArmState {
             chosen: 0,
             counted: 0,
             timed_out: 0,
+            forced: 0,
             missing: 0,
             clamped: 0,
             all: Moments::default(),
@@ -43,4 +47,12 @@ impl ArmState {
             linear: None,
         }
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde takes"
+)]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }

@@ -103,6 +103,7 @@ impl Bandit {
         self.state.open.push(Open {
             pull: number,
             choice: chosen.choice.clone(),
+            is_forced: chosen.why == Why::Forced,
             context: context.filter(|_| is_linear).cloned(),
         });
         Ok(Pull {
@@ -170,6 +171,7 @@ impl Bandit {
             arm,
             value,
             is_timed_out,
+            is_forced: open.is_forced,
             context: open.context,
         });
         let waiting = self.state.waiting.len() as u64;
@@ -208,6 +210,7 @@ impl Bandit {
             let arm = &mut self.state.arms[waiting.arm];
             arm.counted += 1;
             arm.timed_out += u64::from(waiting.is_timed_out);
+            arm.forced += u64::from(waiting.is_forced);
             arm.clamped += u64::from(was_cut);
             arm.all.add(waiting.value);
             arm.recent.add(scaled);

@@ -4,13 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmState;
 
-/// `Σ_k n_k · (m* − m_k)`: `n_k` values of arm k with mean `m_k`, `m*` the highest mean. The truth is not known, so this is an
-/// estimate: 0 as long as one arm only was tried, and low while the best arm is still undiscovered.
+/// `Σ_k u_k · (m* − m_k)`: `m_k` the mean of arm k, `m*` the highest, `u_k` its values of pulls that the policy chose itself:
+/// what people force tells of an arm, and is none of the policy's regret. The truth is not known, so this is an estimate: 0 as
+/// long as one arm only was tried, and low while the best arm is still undiscovered.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RegretEstimate {
-    /// In the unit of the values, over all counted values.
+    /// In the unit of the values, over all counted values of the policy's own pulls.
     pub total: f64,
-    /// `√(Σ_k≠* n_k s_k² + (Σ_k≠* n_k)² s*² / n*)` with the arms' own variances; None where an arm has a single value.
+    /// `√(Σ_k≠* u_k² s_k²/n_k + (Σ_k≠* u_k)² s*²/n*)` with the arms' own variances of `n_k` values; None where an arm has a
+    /// single value.
     pub standard_error: Option<f64>,
     /// Index of the arm with the highest mean.
     pub best: usize,
@@ -20,14 +22,16 @@ pub struct RegretEstimate {
 pub fn estimate(arms: &[ArmState]) -> Option<RegretEstimate> {
     let known =
         || (arms.iter().enumerate()).filter_map(|(index, arm)| Some((index, arm.all.mean()?)));
+    let own = |index: usize| (arms[index].all.weight - arms[index].forced as f64).max(0.0);
     let (best, highest) = known().reduce(|best, next| if next.1 > best.1 { next } else { best })?;
     let total = known()
-        .map(|(index, mean)| arms[index].all.weight * (highest - mean))
+        .map(|(index, mean)| own(index) * (highest - mean))
         .sum();
-    let others = || known().filter(|(index, _)| *index != best);
-    let outside: f64 = others().map(|(index, _)| arms[index].all.weight).sum();
+    let others = || known().filter(|(index, _)| *index != best && own(*index) > 0.0);
+    let outside: f64 = others().map(|(index, _)| own(index)).sum();
     let variance = others().try_fold(0.0, |sum, (index, _)| {
-        Some(sum + arms[index].all.weight * arms[index].all.variance()?)
+        let arm = &arms[index];
+        Some(sum + own(index).powi(2) * arm.all.variance()? / arm.all.weight)
     });
     let of_best = arms[best].all.standard_error();
     let standard_error = match (variance, of_best) {
@@ -52,6 +56,21 @@ mod tests {
             arm.all.add(*value);
         }
         arm
+    }
+
+    #[test]
+    fn what_people_forced_tells_of_an_arm_and_is_no_regret() {
+        let mut worse = arm(&[0.0, 1.0, 0.5, 0.5]);
+        let best = arm(&[1.0, 1.0, 1.0]);
+        let all = estimate(&[worse.clone(), best.clone()]).unwrap();
+        assert_eq!(all.total, 2.0);
+        worse.forced = 3;
+        let own = estimate(&[worse.clone(), best.clone()]).unwrap();
+        assert_eq!((own.total, own.best), (0.5, 1));
+        assert!(own.standard_error.unwrap() < all.standard_error.unwrap());
+        worse.forced = 4;
+        let none = estimate(&[worse, best]).unwrap();
+        assert_eq!((none.total, none.standard_error), (0.0, Some(0.0)));
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub struct Waiting {
     pub arm: usize,
     pub value: f64,
     pub is_timed_out: bool,
+    /// Somebody forced its pull.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_forced: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Context>,
 }
@@ -53,6 +56,9 @@ pub struct Waiting {
 pub struct Open {
     pub pull: u64,
     pub choice: Choice,
+    /// Somebody forced it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_forced: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Context>,
 }

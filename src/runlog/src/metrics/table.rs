@@ -59,7 +59,7 @@ pub static TABLE: &[Metric] = &[
     metric("bandit/arm/{name}/sd", "1", Neither, Reward, "standard deviation of that belief, or standard error of the mean"),
     metric("bandit/value", "1", Higher, Reward, "what the last finished choice of an arm brought, as reward.bandit.rewarded_by says (probe_gain: accuracy on the probe after less before)"),
     metric("bandit/probe/accuracy", "frac", Higher, Reward, "mean score of the probe's verifiable prompts (reward.bandit.probe_files), which no arm is trained on"),
-    metric("bandit/regret", "1", Lower, Reward, "Σ over the values so far of the highest mean of an arm less the chosen one's, by what is known by now"),
+    metric("bandit/regret", "1", Lower, Reward, "Σ over the values so far, those of forced pulls left out, of the highest mean of an arm less the chosen one's, by what is known by now"),
     metric("bandit/epsilon", "frac", Neither, Reward, "share of choices that epsilon_greedy makes at random"),
     metric("bandit/disagreement", "frac", Lower, Reward, "(1 − Kendall's τ_b)/2 of two arms over the latest dialogues that both scored, mean over pairs: 0 one order, ½ chance, 1 the opposite"),
     metric("reward/{name}/{stat}", "1", Neither, Reward, "a further number the scorer reported (acc, format, …); over the batch"),
