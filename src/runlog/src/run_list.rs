@@ -76,7 +76,7 @@ impl RunList {
         &self.entries
     }
 
-    /// What could not be read, roots too; a root that does not exist has no runs and is none of them.
+    /// What could not be read, roots too, by path; a root that does not exist has no runs and is none of them.
     pub fn unreadable(&self) -> &[Unreadable] {
         &self.unreadable
     }
@@ -120,6 +120,8 @@ impl RunList {
                 }
             }
         }
+        // As a directory lists them, any order may come.
+        unreadable.sort_by(|a, b| a.path.cmp(&b.path));
         // Runs that are gone, or whose run.json is.
         let is_gone = |entry: &Entry| entry.info_stamp.is_none();
         self.entries.retain(|entry| !is_gone(entry));

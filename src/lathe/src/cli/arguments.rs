@@ -160,7 +160,7 @@ pub enum Command {
         #[command(flatten)]
         place: RunsPlace,
     },
-    /// Control a running run: pause, resume, step, checkpoint, stop, set, status, knobs, mode, guards, roll back
+    /// Control a running run: pause, resume, step, checkpoint, stop, set, status, knobs, mode, guards, arm, roll back
     Ctl(CtlArguments),
     /// List the experiment's keys with type, default and meaning
     Keys {

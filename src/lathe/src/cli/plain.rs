@@ -1,4 +1,4 @@
-//! `--plain`: what the workbench's pages show, as lines for pipes, logs and screen readers. Columns are separated by two
+//! What the workbench's pages show, as lines for pipes, logs and screen readers: `lathe runs`, and `--plain`. Columns are separated by two
 //! spaces or more, so that `awk -F '  +'` and people read the same.
 
 use std::time::SystemTime;
@@ -15,6 +15,7 @@ use runlog::state::{Liveness, RunState, liveness};
 use super::arguments::{Form, RunsPlace};
 use super::run::{self, root};
 use super::{Failure, Output, report};
+use crate::headless::judges::Judges;
 use crate::headless::{self, format, summary};
 use crate::terminal::{Role, Terminal};
 
@@ -37,25 +38,29 @@ pub fn runs(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i
     let mut table = vec![header(&[
         "STATE", "STEPS", "AGE", "HOST", "REWARD", "BEST", "SCORE", "BEST", "KL", "TAGS", "RUN",
     ])];
-    let mut below: Vec<Vec<String>> = vec![Vec::new()];
-    for entry in list.entries() {
-        table.push(row(entry));
-        let mut lines = Vec::new();
-        lines.extend(entry.glance.liveness.reason().map(str::to_owned));
-        lines.extend(entry.problem.clone());
-        lines.extend(entry.notes.note.lines().map(str::to_owned));
-        below.push(lines);
-    }
+    table.extend(rows(list.entries()));
     if list.entries().is_empty() {
         eprintln!(
             "no runs in {} yet; start one: lathe run EXPERIMENT",
             root.display()
         );
     } else {
-        for (line, below) in aligned(&table).into_iter().zip(below) {
-            out.line(&line)?;
-            for text in below {
-                out.line(&format!("    {text}"))?;
+        let mut lines = aligned(&table).into_iter();
+        for head in lines.by_ref().take(1) {
+            out.line(&terminal.paint(Role::Strong, &head))?;
+        }
+        for (line, entry) in lines.zip(list.entries()) {
+            let state = entry.glance.word();
+            let rest = line.strip_prefix(state).unwrap_or_default();
+            let state = terminal.paint(role(entry), state);
+            out.line(&format!("{state}{rest}"))?;
+            let reasons = [entry.glance.liveness.reason(), entry.problem.as_deref()];
+            for text in reasons
+                .into_iter()
+                .flatten()
+                .chain(entry.notes.note.lines())
+            {
+                out.line(&format!("    {}", terminal.paint(Role::Muted, text)))?;
             }
         }
     }
@@ -71,6 +76,33 @@ pub fn runs(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i
 
 fn header(titles: &[&str]) -> Vec<String> {
     titles.iter().map(|&title| title.to_owned()).collect()
+}
+
+fn role(entry: &Entry) -> Role {
+    match entry.glance.liveness {
+        Liveness::Running if entry.glance.is_paused => Role::Caution,
+        Liveness::Running => Role::Strong,
+        Liveness::Finished => Role::Good,
+        Liveness::Stopped => Role::Caution,
+        Liveness::Failed { .. } | Liveness::PresumedDead { .. } => Role::Bad,
+    }
+}
+
+/// A row each, in order. Whole logs are read for them, on all cores.
+fn rows(entries: &[Entry]) -> Vec<Vec<String>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let each = entries.len().div_ceil(cores).max(1);
+    std::thread::scope(|scope| {
+        let read = |part: &[Entry]| part.iter().map(row).collect::<Vec<_>>();
+        let parts: Vec<_> = entries
+            .chunks(each)
+            .map(|part| scope.spawn(move || read(part)))
+            .collect();
+        parts
+            .into_iter()
+            .flat_map(|part| part.join().expect("reading a log does not panic"))
+            .collect()
+    })
 }
 
 fn row(entry: &Entry) -> Vec<String> {
@@ -178,7 +210,16 @@ pub fn watch(
         .map(|ended| (ended.status, ended.reason.as_str()));
     let liveness = liveness(run_dir, end, SystemTime::now());
     let standing = report::standing_of(&liveness, state.is_paused);
-    for line in summary::lines(state, run_dir.path(), &standing, bad_lines, terminal) {
+    let judges = Judges::of_run(run_dir.path());
+    let judges = judges.as_ref();
+    for line in summary::lines(
+        state,
+        run_dir.path(),
+        &standing,
+        bad_lines,
+        judges,
+        terminal,
+    ) {
         out.line(&line)?;
     }
     notes(run_dir, out)?;

@@ -9,6 +9,7 @@ use runlog::state::{Liveness, RunState, Summary, liveness, word};
 use serde::Serialize;
 
 use super::{Failure, Output};
+use crate::headless::judges::Judges;
 use crate::headless::summary::{self, Standing};
 use crate::headless::{self, End, Followed};
 use crate::launch::{self, Ending};
@@ -127,7 +128,9 @@ fn print_summary(
     out: &mut Output,
     terminal: Terminal,
 ) -> Result<(), Failure> {
-    for line in summary::lines(state, run_dir.path(), standing, bad_lines, terminal) {
+    let judges = Judges::of_run(run_dir.path());
+    let judges = judges.as_ref();
+    for line in summary::lines(state, run_dir.path(), standing, bad_lines, judges, terminal) {
         out.line(&line)?;
     }
     Ok(())

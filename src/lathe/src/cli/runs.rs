@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::time::SystemTime;
 
-use jiff::Timestamp;
 use runlog::control::{Answer, Client, Command};
 use runlog::exit_code;
 use runlog::number::Values;
@@ -14,7 +13,6 @@ use serde_json::json;
 use super::arguments::{RunsArguments, RunsCommand, RunsPlace};
 use super::run::root;
 use super::{Failure, Output, plain, report};
-use crate::headless::format;
 use crate::terminal::{Role, Terminal};
 
 pub fn runs(
@@ -28,8 +26,8 @@ pub fn runs(
             report::show(&run_dir, *json, out, terminal)?;
             Ok(exit_code::OK)
         }
-        None if terminal.plain && !arguments.json => plain::runs(&arguments.place, out, terminal),
-        None => list(&arguments.place, arguments.json, out, terminal),
+        None if arguments.json => list_json(&arguments.place, out, terminal),
+        None => plain::runs(&arguments.place, out, terminal),
     }
 }
 
@@ -42,38 +40,24 @@ pub fn find(place: &RunsPlace, run: &OsStr) -> Result<RunDir, Failure> {
     }
 }
 
-fn list(
-    place: &RunsPlace,
-    json: bool,
-    out: &mut Output,
-    terminal: Terminal,
-) -> Result<i32, Failure> {
+fn list_json(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i32, Failure> {
     let root = root(place);
     let (runs, unreadable) = run_dir::list(&root)?;
     let now = SystemTime::now();
-    let mut rows = Vec::new();
+    let warn = |reason: &str| {
+        eprintln!(
+            "{} {reason}",
+            terminal.paint_stderr(Role::Caution, "warning:")
+        );
+    };
     for run in &runs {
         match glance(run, now) {
-            Ok(glance) if json => out.json(&json_row(run, &glance))?,
-            Ok(glance) => rows.push(Row::new(run, &glance)),
-            Err(error) => eprintln!(
-                "{} {}: {error}",
-                terminal.paint(Role::Caution, "warning:"),
-                run.events_path().display()
-            ),
+            Ok(glance) => out.json(&json_row(run, &glance))?,
+            Err(error) => warn(&format!("{}: {error}", run.events_path().display())),
         }
     }
     for error in unreadable {
-        eprintln!("{} {error}", terminal.paint(Role::Caution, "warning:"));
-    }
-    if !json {
-        if rows.is_empty() {
-            eprintln!(
-                "no runs in {} yet; start one: lathe run EXPERIMENT",
-                root.display()
-            );
-        }
-        print_table(&rows, out, terminal)?;
+        warn(&error.to_string());
     }
     Ok(exit_code::OK)
 }
@@ -111,67 +95,6 @@ fn reward(last: &Values) -> Option<runlog::number::Number> {
     val_reward(&evaluation)
         .map(Into::into)
         .or_else(|| last.get("critic/score/mean").copied())
-}
-
-#[derive(Debug)]
-struct Row {
-    status: &'static str,
-    role: Role,
-    steps: String,
-    age: String,
-    reward: String,
-    name: String,
-    reason: Option<String>,
-}
-
-impl Row {
-    fn new(run: &RunDir, glance: &Glance) -> Self {
-        let age = Timestamp::now().duration_since(run.info().started_at);
-        Self {
-            status: glance.word(),
-            role: match glance.liveness {
-                Liveness::Running if glance.is_paused => Role::Caution,
-                Liveness::Running => Role::Strong,
-                Liveness::Finished => Role::Good,
-                Liveness::Stopped => Role::Caution,
-                Liveness::Failed { .. } | Liveness::PresumedDead { .. } => Role::Bad,
-            },
-            steps: format!("{}/{}", glance.step, glance.total_steps),
-            age: format::age(age.unsigned_abs()),
-            reward: reward(&glance.last)
-                .map_or_else(|| "-".to_owned(), |reward| format::number(reward.0)),
-            name: run.name().to_owned(),
-            reason: glance.liveness.reason().map(str::to_owned),
-        }
-    }
-}
-
-fn print_table(rows: &[Row], out: &mut Output, terminal: Terminal) -> Result<(), Failure> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let steps = rows
-        .iter()
-        .map(|row| row.steps.len())
-        .max()
-        .unwrap_or(0)
-        .max(5);
-    let header = format!(
-        "{:9}  {:>steps$}  {:>4}  {:>8}  RUN",
-        "STATUS", "STEPS", "AGE", "REWARD"
-    );
-    out.line(&terminal.paint(Role::Muted, &header))?;
-    for row in rows {
-        let status = terminal.paint(row.role, &format!("{:9}", row.status));
-        out.line(&format!(
-            "{status}  {:>steps$}  {:>4}  {:>8}  {}",
-            row.steps, row.age, row.reward, row.name
-        ))?;
-        if let Some(reason) = &row.reason {
-            out.line(&format!("{:11}{}", "", terminal.paint(Role::Muted, reason)))?;
-        }
-    }
-    Ok(())
 }
 
 /// `lathe stop RUN`: what Ctrl-C does, for a run that nobody holds.

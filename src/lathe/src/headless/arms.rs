@@ -44,14 +44,25 @@ pub fn lines(arms: &[ArmState], terminal: Terminal) -> Vec<String> {
         .collect()
 }
 
-/// `0.712 ± 0.031`
+/// `0.712 ± 0.031`; of values that are all the same how many they are, since that says nothing of the next.
 fn value(arm: &ArmState, sign: &str) -> String {
     match (arm.mean, arm.sd) {
+        (Some(mean), Some(Number(0.0))) => {
+            format!("{} ({})", format::number(mean.0), alike(arm.counted))
+        }
         (Some(mean), Some(sd)) => {
             format!("{} {sign} {}", format::number(mean.0), format::number(sd.0))
         }
         (Some(mean), None) => format::number(mean.0),
         (None, _) => "unknown".to_owned(),
+    }
+}
+
+/// `1 value`, `4 alike`
+pub fn alike(counted: u64) -> String {
+    match counted {
+        1 => "1 value".to_owned(),
+        counted => format!("{counted} alike"),
     }
 }
 
@@ -77,6 +88,14 @@ mod tests {
                 timed_out: 2,
                 ..ArmState::default()
             },
+            ArmState {
+                name: "brief".to_owned(),
+                pulls: 4,
+                counted: 4,
+                mean: Some(Number(1.0)),
+                sd: Some(Number(0.0)),
+                ..ArmState::default()
+            },
         ];
         let mut terminal = Terminal {
             to_screen: false,
@@ -91,6 +110,7 @@ mod tests {
             [
                 "rule   forced  0.712 ± 0.0310  34 pulls  chance 0.881",
                 "judge  free    unknown         1 pull                  2 timed out",
+                "brief  free    1.00 (4 alike)  4 pulls",
             ]
         );
         terminal.unicode = false;

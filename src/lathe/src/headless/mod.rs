@@ -10,6 +10,7 @@ pub mod arms;
 mod follow;
 pub mod format;
 mod json;
+pub mod judges;
 mod plain;
 mod progress;
 mod rows;

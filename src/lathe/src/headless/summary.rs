@@ -7,6 +7,7 @@ use runlog::alarms::{Alarms, Limits};
 use runlog::event::Lane;
 use runlog::state::{AlarmGroup, Percentiles, RunState, Series};
 
+use super::judges::{self, Judges};
 use super::rows::{ENTROPY, KL, LENGTH, REWARD, SFT_LOSS};
 use super::sparkline::sparkline;
 use super::{arms, format};
@@ -33,6 +34,7 @@ pub fn lines(
     run_dir: &Path,
     standing: &Standing,
     bad_lines: u64,
+    judges: Option<&Judges>,
     terminal: Terminal,
 ) -> Vec<String> {
     let mut lines = vec![headline(state, standing, terminal)];
@@ -42,7 +44,7 @@ pub fn lines(
     lines.push(String::new());
     curves(&mut lines, state, terminal);
     lanes(&mut lines, state, terminal);
-    bandit(&mut lines, state, terminal);
+    bandit(&mut lines, state, judges, terminal);
     syncs(&mut lines, state, terminal);
     alarms(&mut lines, state, bad_lines, terminal);
     lines.push(labelled("run", &run_dir.display().to_string()));
@@ -173,11 +175,22 @@ fn lanes(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
     lines.push(String::new());
 }
 
-/// What is believed of each arm, and what judges that are held out say.
-fn bandit(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
-    let Some(bandit) = state.bandit_summary() else {
+/// What is believed of each arm, and what judges that are held out say; of arms that are summed what each gives.
+fn bandit(lines: &mut Vec<String>, state: &RunState, judges: Option<&Judges>, terminal: Terminal) {
+    let Some(mut bandit) = state.bandit_summary() else {
+        let arms = judges::lines(state, judges, terminal);
+        if let Some((how, arms)) = arms.split_first() {
+            lines.push(labelled("arms", how));
+            lines.extend(arms.iter().map(|line| format!("    {line}")));
+            lines.push(String::new());
+        }
         return;
     };
+    if let Some(judges) = judges.filter(|_| bandit.policy.is_empty()) {
+        // Before the first update only the experiment knows.
+        judges.policy_word().clone_into(&mut bandit.policy);
+        bandit.arms = judges.in_order(std::mem::take(&mut bandit.arms));
+    }
     let mut words = Vec::new();
     if !bandit.policy.is_empty() {
         words.push(bandit.policy.clone());

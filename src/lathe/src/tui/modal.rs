@@ -1,5 +1,7 @@
 //! What stands over the page and takes the keys: help, palette, confirmation, one line of input, a problem.
 
+use std::collections::BTreeMap;
+
 use crossterm::event::{KeyCode, KeyEvent};
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher};
@@ -34,6 +36,8 @@ pub enum Answer {
     Close,
     /// Close, then do this.
     Run(Command),
+    /// Close, remember that the action of this id was picked, then do it.
+    Pick(&'static str, Command),
 }
 
 /// A question whose yes is a key of its own, never the one that asked; everything else cancels.
@@ -93,15 +97,36 @@ impl Help {
 pub struct Palette {
     field: Field,
     list: ListState,
+    used: Used,
 }
 
+/// How often each action was picked in this project, by id.
+pub type Used = BTreeMap<String, u64>;
+
+/// What being of this page, or of no page, counts for beside how well the words match: about one letter and a half of them.
+const HERE_SCORE: u32 = 24;
+const ANYWHERE_SCORE: u32 = 12;
+/// And what having been picked before does, each time, up to a few.
+const USED_SCORE: u32 = 4;
+const USED_MOST: u64 = 6;
+
 impl Palette {
-    /// Best matches first; the table's order when nothing is typed, this page's actions before the others'.
+    pub fn new(used: Used) -> Self {
+        Self {
+            used,
+            ..Self::default()
+        }
+    }
+
+    /// What the person most likely means comes first: this page's actions, then those of every page; in each of these what was
+    /// picked most often, then what the footer shows. With words typed the best match, for which all that counts a little.
     pub fn matches(&self, page: PageId) -> Vec<&'static Binding> {
-        let here = |binding: &Binding| match binding.context {
-            Context::Page(of) if of == page => 0,
-            Context::Global => 1,
-            Context::Page(_) => 2,
+        let here = |binding: &Binding| -> usize {
+            match binding.context {
+                Context::Page(of) if of == page => 0,
+                Context::Global => 1,
+                Context::Page(_) => 2,
+            }
         };
         let mut found: Vec<(&Binding, u32)> = if self.field.is_empty() {
             bindings::all().iter().map(|binding| (binding, 0)).collect()
@@ -119,7 +144,22 @@ impl Palette {
                 })
                 .collect()
         };
-        found.sort_by_key(|(binding, score)| (std::cmp::Reverse(*score), here(binding)));
+        let used = |binding: &Binding| self.used.get(binding.id).copied().unwrap_or(0);
+        if self.field.is_empty() {
+            found.sort_by_key(|(binding, _)| {
+                (
+                    here(binding),
+                    std::cmp::Reverse(used(binding)),
+                    binding.hint.is_empty(),
+                )
+            });
+        } else {
+            found.sort_by_cached_key(|(binding, score)| {
+                let of_place = [HERE_SCORE, ANYWHERE_SCORE, 0][here(binding)];
+                let of_use = used(binding).min(USED_MOST) as u32 * USED_SCORE;
+                std::cmp::Reverse(score + of_place + of_use)
+            });
+        }
         found.into_iter().map(|(binding, _)| binding).collect()
     }
 }
@@ -161,7 +201,7 @@ impl Modal {
                     Outcome::Accepted => {
                         let found = palette.matches(page);
                         return match found.get(palette.list.selected(found.len())) {
-                            Some(binding) => Answer::Run(binding.command),
+                            Some(binding) => Answer::Pick(binding.id, binding.command),
                             None => Answer::Close,
                         };
                     }

@@ -86,6 +86,9 @@ fn a_queue_starts_the_next_run_when_one_has_ended_and_what_waits_asks_before_lea
     screen.type_keys("s");
     screen.shows("Start 2 runs?");
     screen.type_keys("y");
+    // The first shows itself.
+    screen.shows("1 more wait on page 6");
+    screen.type_keys("6");
     screen.shows("1 waiting");
     wait_until("the first run", || count() == 1);
     exists(&bench.run_dir().join("events.jsonl"));

@@ -66,9 +66,10 @@ fn the_list_shows_what_finished_and_what_is_dead_with_the_reason() {
         "{dead}"
     );
     let table = bench.run(["runs"]).stdout;
-    assert!(table.starts_with("STATUS"), "{table}");
-    assert!(table.contains("finished     4/4"), "{table}");
+    assert!(table.starts_with("STATE"), "{table}");
+    assert!(table.contains("finished  4/4"), "{table}");
     assert!(table.contains("left no end event"), "{table}");
+    assert_eq!(bench.run(["--plain", "runs"]).stdout, table, "one table");
 }
 
 #[test]

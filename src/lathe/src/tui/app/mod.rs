@@ -13,10 +13,13 @@ use super::action::{Action, Command, Effect, Global, Message, PageMessage, Repla
 use super::bindings::Context;
 use super::export::Chooser;
 use super::keymap::{Chord, Lookup};
-use super::modal::{Answer, Confirm, Help, Modal, Palette};
+use super::modal::{Answer, Confirm, Help, Modal, Palette, Used};
 use super::pages::{self, Input, PageId, Pages};
 use super::shared::{MOST_OPEN, Notice, OpenRun, Replay, RunEntry, RunKey, Shared};
 use super::theme;
+
+/// Where the actions that were picked by name are remembered.
+const PICKED: &str = "palette.picked";
 
 #[derive(Debug)]
 pub struct App {
@@ -201,6 +204,15 @@ impl App {
                 Answer::Run(command) => {
                     self.modal = None;
                     self.command(command)
+                }
+                Answer::Pick(id, command) => {
+                    self.modal = None;
+                    let mut used: Used = self.shared.kept.get(PICKED).unwrap_or_default();
+                    *used.entry(id.to_owned()).or_default() += 1;
+                    self.shared.kept.set(PICKED, &used);
+                    let mut effects = self.command(command);
+                    effects.push(Effect::SaveState);
+                    effects
                 }
             };
         }
@@ -417,7 +429,8 @@ impl App {
                 Vec::new()
             }
             Global::Palette => {
-                self.modal = Some(Modal::Palette(Palette::default()));
+                let used = self.shared.kept.get(PICKED).unwrap_or_default();
+                self.modal = Some(Modal::Palette(Palette::new(used)));
                 Vec::new()
             }
             Global::Quit => {

@@ -185,6 +185,30 @@ fn the_palette_finds_an_action_by_its_words_and_does_it() {
 }
 
 #[test]
+fn the_palette_begins_with_the_pages_own_actions_and_those_picked_before() {
+    use crate::tui::bindings::Context;
+    use crate::tui::modal::{Palette, Used};
+    for page in PageId::ALL {
+        let found = Palette::default().matches(page);
+        assert_eq!(found[0].context, Context::Page(page));
+        assert_ne!(found[0].hint, "", "one that the footer shows");
+    }
+    let used = Used::from([("runs.refresh".to_owned(), 3), ("app.quit".to_owned(), 9)]);
+    let found = Palette::new(used).matches(PageId::Runs);
+    assert_eq!(found[0].id, "runs.refresh");
+    let globals = found.iter().find(|found| found.context == Context::Global);
+    assert_eq!(globals.map(|found| found.id), Some("app.quit"));
+    // Picked by its name, it is remembered with the project.
+    let mut bench = Bench::with_run(5);
+    bench.press("ctrl-p");
+    bench.type_text("page timeline");
+    bench.press("enter");
+    let kept: Used = bench.app.shared.kept.get("palette.picked").unwrap();
+    assert_eq!(kept.into_values().collect::<Vec<_>>(), [1]);
+    assert!(has(&bench, |effect| matches!(effect, Effect::SaveState)));
+}
+
+#[test]
 fn pasted_text_reaches_a_field_and_never_the_keys() {
     let mut bench = Bench::default();
     bench.act(Action::Paste("q".to_owned()));

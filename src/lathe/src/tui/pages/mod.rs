@@ -22,6 +22,7 @@ use super::action::{self, Effect, PageMessage};
 use super::bindings::Binding;
 use super::shared::Shared;
 use crate::export::curves::Panel;
+use crate::headless::judges;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PageId {
@@ -91,13 +92,13 @@ impl PageId {
         )
     }
 
-    /// It has a tab: a run without a bandit has no use for page Bandit, which its key still shows.
+    /// It has a tab: a run without arms has no use for page Bandit, which its key still shows.
     pub fn is_listed(self, shared: &Shared, front: Self) -> bool {
-        let has_bandit = || {
+        let has_arms = || {
             let run = shared.current_run();
-            run.is_some_and(|run| run.state.bandit.is_some())
+            run.is_some_and(|run| run.state.bandit.is_some() || judges::has_any(&run.state))
         };
-        self != Self::Bandit || front == Self::Bandit || has_bandit()
+        self != Self::Bandit || front == Self::Bandit || has_arms()
     }
 
     /// The page `by` places on, around the end.

@@ -21,6 +21,16 @@ pub fn draw(shared: &Shared, frame: &mut Frame<'_>, area: Rect, what: &str, help
     centered(frame, area, text);
 }
 
+/// What a page of one run shows where none is chosen.
+pub fn no_run(shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
+    let help = if shared.runs.entries.is_empty() && shared.runs.is_read {
+        "There are no runs yet.\nStart one: page 6 (Launch), or `lathe run experiments/quickstart.yaml`"
+    } else {
+        "Press 1 for the list of runs, and enter on one of them; ] and [ go from run to run."
+    };
+    draw(shared, frame, area, "No run is chosen", help);
+}
+
 /// A problem that fills a pane.
 pub fn problem(shared: &Shared, frame: &mut Frame<'_>, area: Rect, problem: &Problem) {
     let mut text = Text::default();

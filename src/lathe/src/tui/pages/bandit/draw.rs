@@ -44,13 +44,30 @@ pub fn parts(facts: &Facts<'_>, area: Rect) -> Parts {
     let arms = facts.rows.len().max(1) as u16;
     // Below them: the strip and a choice.
     let rows = take(arms.min(area.height.saturating_sub(4).max(1)));
-    let strip = take(1);
+    let strip = take(u16::from(facts.is_choosing));
     let mut rest = left;
     let mut take = |wanted: u16, least: u16| {
         let height = if rest >= least { wanted.min(rest) } else { 0 };
         rest -= height;
         height
     };
+    if !facts.is_choosing {
+        // The scores have all that is left.
+        let curves = rest;
+        let mut y = area.y;
+        let mut next = |height: u16| {
+            let place = Rect { y, height, ..area };
+            y += height;
+            place
+        };
+        return Parts {
+            facts: next(words),
+            head: next(head),
+            rows: next(rows),
+            curves: next(curves),
+            ..Parts::default()
+        };
+    }
     let mut choices = take(3, 1);
     let mut curves = if facts.bandit.history.is_empty() {
         0
@@ -88,16 +105,10 @@ pub fn parts(facts: &Facts<'_>, area: Rect) -> Parts {
 
 pub fn page(page: &Bandit, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
     let Some(open) = shared.current_run() else {
-        empty::draw(
-            shared,
-            frame,
-            area,
-            "No run is chosen",
-            "1 goes to the list of runs, enter opens one",
-        );
+        empty::no_run(shared, frame, area);
         return;
     };
-    let Some(facts) = Facts::of(&open.state) else {
+    let Some(facts) = page.facts(shared) else {
         let (what, help) = if !open.is_caught_up {
             ("Reading the run", "")
         } else if shared.replay.is_some() {
@@ -120,14 +131,29 @@ pub fn page(page: &Bandit, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
         let strip = choices::strip(&facts, shared, usize::from(area.width));
         frame.render_widget(strip, parts.strip);
     }
+    if !facts.is_choosing {
+        history::draw_scores(&facts, shared, frame, parts.curves);
+        return;
+    }
     choices::stack(&facts, shared, frame, parts.stack);
     history::draw(&facts, shared, frame, parts.curves);
     choices::list(&facts, shared, frame, parts.choices);
 }
 
+/// What a column says something of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Any,
+    /// Arms that are chosen among.
+    Choosing,
+    /// Arms that are summed.
+    Sum,
+}
+
 /// A column of the table: heading, cell, and what it says less than others do when there is no room.
 struct Column {
     head: &'static str,
+    of: Of,
     /// The higher, the sooner it is left out.
     rank: u8,
     is_number: bool,
@@ -138,15 +164,24 @@ fn or_dash(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), text::number)
 }
 
-static COLUMNS: [Column; 9] = [
+static COLUMNS: [Column; 10] = [
     Column {
         head: "state",
+        of: Of::Any,
         rank: 0,
         is_number: false,
         cell: |row, _| row.state().to_owned(),
     },
     Column {
+        head: "weight",
+        of: Of::Sum,
+        rank: 1,
+        is_number: true,
+        cell: |row, _| or_dash(row.weight),
+    },
+    Column {
         head: "pulls",
+        of: Of::Choosing,
         rank: 1,
         is_number: true,
         cell: |row, _| {
@@ -159,6 +194,7 @@ static COLUMNS: [Column; 9] = [
     },
     Column {
         head: "share",
+        of: Of::Choosing,
         rank: 3,
         is_number: true,
         cell: |row, _| {
@@ -171,48 +207,42 @@ static COLUMNS: [Column; 9] = [
     },
     Column {
         head: "mean",
+        of: Of::Choosing,
         rank: 0,
         is_number: false,
         cell: |row, sign| row.value(sign),
     },
     Column {
         head: "chance",
+        of: Of::Choosing,
         rank: 2,
         is_number: true,
         cell: |row, _| or_dash(row.chance),
     },
     Column {
         head: "score",
+        of: Of::Any,
         rank: 4,
         is_number: true,
         cell: |row, _| or_dash(row.score),
     },
     Column {
         head: "late",
+        of: Of::Any,
         rank: 5,
         is_number: true,
-        cell: |row, _| {
-            if row.is_held_out {
-                "-".to_owned()
-            } else {
-                row.timed_out.to_string()
-            }
-        },
+        cell: |row, _| row.timed_out.words(),
     },
     Column {
         head: "missing",
+        of: Of::Any,
         rank: 6,
         is_number: true,
-        cell: |row, _| {
-            if row.is_held_out {
-                "-".to_owned()
-            } else {
-                row.missing.to_string()
-            }
-        },
+        cell: |row, _| row.missing.words(),
     },
     Column {
         head: "p50/p99 ms",
+        of: Of::Any,
         rank: 7,
         is_number: true,
         cell: |row, _| {
@@ -251,7 +281,17 @@ fn table(page: &Bandit, facts: &Facts<'_>, shared: &Shared, frame: &mut Frame<'_
         })
         .collect();
     let axis = Axis::around(facts.arms());
-    let (shown, strip) = fitting(&widths, width.saturating_sub(used), axis.is_some());
+    let of = if facts.is_choosing {
+        Of::Choosing
+    } else {
+        Of::Sum
+    };
+    let fits = |column: &Column| [Of::Any, of].contains(&column.of);
+    let shown = (0..COLUMNS.len())
+        .filter(|at| fits(&COLUMNS[*at]))
+        .collect();
+    let room = width.saturating_sub(used);
+    let (shown, strip) = fitting(shown, &widths, room, axis.is_some());
     let join = |cells: &mut dyn FnMut(usize) -> String, strip: &str| {
         let mut line = String::new();
         for at in &shown {
@@ -269,8 +309,15 @@ fn table(page: &Bandit, facts: &Facts<'_>, shared: &Shared, frame: &mut Frame<'_
         }
         line
     };
+    // Between marks of their own, or the number at an end would be one of the column beside it.
     let ends = axis.filter(|_| strip > 0).map_or_else(String::new, |axis| {
-        let (low, high) = (text::number(axis.low), text::number(axis.high));
+        let (left, right) = if unicode {
+            ("├ ", " ┤")
+        } else {
+            ("| ", " |")
+        };
+        let low = format!("{left}{}", text::number(axis.low));
+        let high = format!("{}{right}", text::number(axis.high));
         let gap = strip.saturating_sub(text::width(&low) + text::width(&high));
         text::fit(&format!("{low}{}{high}", " ".repeat(gap)), strip, unicode)
     });
@@ -329,9 +376,13 @@ fn table(page: &Bandit, facts: &Facts<'_>, shared: &Shared, frame: &mut Frame<'_
 }
 
 /// Which columns fit into this width, and how wide the strip of beliefs is beside them; those of the highest rank go first.
-fn fitting(widths: &[usize], room: usize, has_strip: bool) -> (Vec<usize>, usize) {
+fn fitting(
+    mut shown: Vec<usize>,
+    widths: &[usize],
+    room: usize,
+    has_strip: bool,
+) -> (Vec<usize>, usize) {
     let taken = |shown: &[usize]| shown.iter().map(|at| widths[*at] + 1).sum::<usize>();
-    let mut shown: Vec<usize> = (0..widths.len()).collect();
     let least = if has_strip {
         STRIP_COLUMNS.start() + 1
     } else {

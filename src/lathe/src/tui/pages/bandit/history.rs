@@ -3,7 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use runlog::series::Cell;
+use runlog::series::{Cell, Scale, Series, XAxis, envelope};
 use runlog::state::BanditPoint;
 
 use super::facts::Facts;
@@ -88,6 +88,63 @@ pub fn draw(facts: &Facts<'_>, shared: &Shared, frame: &mut Frame<'_>, area: Rec
         let title = Line::styled(title, shared.style(Role::Title));
         curves(facts, shared, frame, pane, title, values);
     }
+}
+
+/// Of arms that are summed: the mean score of each in every step.
+pub fn draw_scores(facts: &Facts<'_>, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
+    if area.height < 4 {
+        return;
+    }
+    let series: Vec<(&str, Series<'_>)> = facts
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let metric = format!("reward/arm/{}/score/mean", row.name);
+            Some((row.name.as_str(), facts.state.series.get(&metric)?))
+        })
+        .collect();
+    let bounds = series
+        .iter()
+        .filter_map(|(_, series)| series.x_bounds(XAxis::Step));
+    let bounds = bounds.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    let Some((first, last)) = bounds else {
+        let nothing = Line::styled("no step has ended yet", shared.style(Role::Muted));
+        frame.render_widget(nothing, Rect { height: 1, ..area });
+        return;
+    };
+    let plot = Rect {
+        y: area.y + 1,
+        height: area.height - 1,
+        ..area
+    };
+    let columns = chart::dot_columns(plot.width, shared.glyphs.plot);
+    let end = if last > first { last } else { first + 1.0 };
+    let mut legend = vec![Span::styled("mean score of", shared.style(Role::Title))];
+    let mut curves = Vec::new();
+    for (name, series) in series {
+        let look = facts.look(name, &shared.theme);
+        legend.push(Span::styled(
+            format!("  {} ", look.sample(shared.glyphs)),
+            look.style,
+        ));
+        legend.push(Span::raw(text::printable(name)));
+        curves.push(Curve {
+            cells: envelope(series, XAxis::Step, first, end, columns, Scale::Linear),
+            look,
+            is_faint: false,
+        });
+    }
+    frame.render_widget(Line::from(legend), Rect { height: 1, ..area });
+    let chart = Chart {
+        y: YAxis::around(&curves, &[], false),
+        curves,
+        limits: Vec::new(),
+        x_labels: (format!("step {first}"), last.to_string()),
+        x_ticks: Vec::new(),
+        events: Vec::new(),
+        crosshair: None,
+    };
+    chart::draw(&chart, shared, frame.buffer_mut(), plot);
 }
 
 fn curves(

@@ -1,4 +1,5 @@
-//! Page Bandit: which arm scores the rollouts, what is believed of each, and who says so.
+//! Page Bandit: which arm scores the rollouts, what is believed of each, and who says so. Arms that are summed stand in the same
+//! table, with their weights.
 //!
 //! ```text
 //!  thompson  34 choices  33 updates  regret 2.31                     facts
@@ -24,6 +25,7 @@ use runlog::control::{ArmOrder, Command as Asked};
 use self::facts::{Facts, Row};
 use super::asking::{self, Ask, Told};
 use super::{Input, Page};
+use crate::headless::judges::Judges;
 use crate::tui::action::{self, Effect, PageMessage};
 use crate::tui::bindings::{Binding, page_rows, with_moves};
 use crate::tui::shared::{Notice, RunKey, Shared};
@@ -41,6 +43,8 @@ pub enum Command {
 pub enum Message {
     /// What became of an order.
     Answered { run: RunKey, told: Told },
+    /// The arms of the run's experiment.
+    Judges { run: RunKey, judges: Option<Judges> },
 }
 
 page_rows!(Bandit);
@@ -54,11 +58,33 @@ pub const BINDINGS: &[Binding] = with_moves!("bandit", row, Command::Move;
 #[derive(Debug, Default)]
 pub struct Bandit {
     list: ListState,
-    /// Of which run the cursor is.
+    /// Of which run the cursor is, and the arms.
     run: Option<RunKey>,
+    /// None: not read yet, or there are none.
+    judges: Option<Judges>,
+    is_asked: bool,
 }
 
 impl Bandit {
+    /// None: no run is open, or it has no arms.
+    fn facts<'a>(&self, shared: &'a Shared) -> Option<Facts<'a>> {
+        let run = shared.current_run()?;
+        let is_of_current = self.run.as_ref() == Some(&run.key);
+        Facts::of(&run.state, self.judges.as_ref().filter(|_| is_of_current))
+    }
+
+    /// Reads the experiment of the run, once.
+    fn ask_judges(&mut self) -> Vec<Effect> {
+        let Some(run) = self.run.clone().filter(|_| !self.is_asked) else {
+            return Vec::new();
+        };
+        self.is_asked = true;
+        vec![Effect::job("read the arms", move || {
+            let judges = Judges::of_run(run.path());
+            action::Message::Page(PageMessage::Bandit(Message::Judges { run, judges }))
+        })]
+    }
+
     /// The row under the cursor.
     fn chosen<'a>(&self, facts: &'a Facts<'_>) -> Option<&'a Row> {
         facts.rows.get(self.list.selected(facts.rows.len()))
@@ -66,10 +92,12 @@ impl Bandit {
 
     /// The order that a key means for the row under the cursor, or why there is none.
     fn order(&self, command: Command, shared: &Shared) -> Result<ArmOrder, String> {
-        let facts = shared.current_run().and_then(|run| Facts::of(&run.state));
-        let Some(facts) = facts else {
+        let Some(facts) = self.facts(shared) else {
             return Err("this run has no bandit".to_owned());
         };
+        if !facts.is_choosing {
+            return Err("nothing is chosen in this run: its arms are summed".to_owned());
+        }
         let Some(row) = self.chosen(&facts) else {
             return Err("no arm is known yet".to_owned());
         };
@@ -112,7 +140,7 @@ impl Bandit {
     }
 
     fn mouse(&mut self, event: MouseEvent, area: Rect, shared: &Shared) {
-        let Some(facts) = shared.current_run().and_then(|run| Facts::of(&run.state)) else {
+        let Some(facts) = self.facts(shared) else {
             return;
         };
         let length = facts.rows.len();
@@ -142,13 +170,19 @@ impl Page for Bandit {
         }
         match input {
             Input::Command(action::Command::Bandit(Command::Move(by))) => {
-                if let Some(facts) = shared.current_run().and_then(|run| Facts::of(&run.state)) {
+                if let Some(facts) = self.facts(shared) {
                     let visible = draw::parts(&facts, shared.page_area()).rows.height;
                     self.list.go(by, facts.rows.len(), usize::from(visible));
                 }
             }
             Input::Command(action::Command::Bandit(command)) => return self.ask(command, shared),
             Input::Mouse(event, area) => self.mouse(event, area, shared),
+            Input::Shown | Input::DataChanged => return self.ask_judges(),
+            Input::Message(PageMessage::Bandit(Message::Judges { run, judges }))
+                if self.run.as_ref() == Some(&*run) =>
+            {
+                self.judges = judges.take();
+            }
             Input::Message(PageMessage::Bandit(Message::Answered { run, told }))
                 if shared.current.as_ref() == Some(&*run) =>
             {
@@ -170,8 +204,13 @@ impl Page for Bandit {
     }
 
     fn copied(&self, shared: &Shared) -> Option<(String, String)> {
-        let facts = Facts::of(&shared.current_run()?.state)?;
-        let what = format!("what is believed of {} arms", facts.rows.len());
+        let facts = self.facts(shared)?;
+        let known = if facts.is_choosing {
+            "is believed"
+        } else {
+            "is known"
+        };
+        let what = format!("what {known} of {} arms", facts.rows.len());
         Some((facts.as_text(), what))
     }
 

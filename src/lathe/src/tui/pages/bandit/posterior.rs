@@ -108,21 +108,22 @@ fn normal_cdf(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::headless::judges::Judged;
 
     fn row(mean: f64, sd: f64) -> Row {
         Row {
             mean: Some(mean),
             sd: Some(sd),
-            ..Row::default()
+            ..Row::of(Judged::default())
         }
     }
 
     #[test]
     fn the_axis_has_round_ends_and_holds_every_belief() {
-        let rows = [row(0.7, 0.04), row(0.4, 0.08), Row::default()];
+        let rows = [row(0.7, 0.04), row(0.4, 0.08), Row::of(Judged::default())];
         let axis = Axis::around(rows.iter()).unwrap();
         assert_eq!((axis.low, axis.high), (0.2, 0.8));
-        assert_eq!(Axis::around([Row::default()].iter()), None);
+        assert_eq!(Axis::around([Row::of(Judged::default())].iter()), None);
         let single = Axis::around([row(0.5, 0.0)].iter()).unwrap();
         assert!(single.low < 0.5 && single.high > 0.5, "{single:?}");
         let odd = [row(f64::NAN, 1.0), row(0.5, f64::INFINITY)];

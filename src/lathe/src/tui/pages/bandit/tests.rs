@@ -278,6 +278,137 @@ fn what_is_missing_is_said() {
     );
 }
 
+/// The experiment of the current run has these arms.
+fn with_judges(bench: &mut Bench, policy: &str) {
+    let arms = "{name: rule, scorer: numeric, weight: 0.5}, {name: judge, scorer: exact}, {name: length, scorer: length, weight: 2}, {name: exact, scorer: exact, weight: 0}";
+    let yaml = format!("reward: {{arms: [{arms}]{policy}}}");
+    let loaded = experiment::from_text("a.yaml", &yaml, &[]);
+    let judges = Judges::of(&loaded.experiment.reward);
+    assert!(judges.is_some(), "{yaml}");
+    let run = bench.app.shared.current.clone().unwrap();
+    let message = Message::Judges { run, judges };
+    let message = AppMessage::Page(PageMessage::Bandit(message));
+    bench.act(Action::Message(message));
+}
+
+/// The metrics of a run whose arms are summed.
+fn summed(steps: u64) -> Vec<Event> {
+    let kinds = events("thompson", steps)
+        .into_iter()
+        .map(|event| event.kind);
+    let mut kinds: Vec<EventKind> = kinds
+        .filter(|kind| {
+            let is_bandit = |kind: &EventKind| {
+                matches!(
+                    kind,
+                    EventKind::BanditChose { .. } | EventKind::BanditUpdated { .. }
+                )
+            };
+            !is_bandit(kind)
+        })
+        .collect();
+    for kind in &mut kinds {
+        let EventKind::StepEnded { step, values, .. } = kind else {
+            continue;
+        };
+        values.retain(|name, _| !name.starts_with("bandit/"));
+        for (at, name) in NAMES.into_iter().enumerate() {
+            let score = WORTH[at] + 0.05 * (*step as f64 * 0.5 + at as f64).sin();
+            let metric = |what: &str| format!("reward/arm/{name}/{what}");
+            values.insert(metric("score/mean"), Number(score));
+            values.insert(metric("timed_out_frac"), Number(0.125 * at as f64));
+            values.insert(metric("missing_frac"), Number(0.0));
+        }
+    }
+    numbered(kinds)
+}
+
+#[test]
+fn arms_that_are_summed_stand_with_their_weights_and_without_a_posterior() {
+    let mut bench = bench_of(&summed(30));
+    let unknown = bench.screen(120, 30);
+    assert!(unknown.contains("how they count is not known"), "{unknown}");
+    with_judges(&mut bench, "");
+    insta::assert_snapshot!("sum_120", bench.screen(120, 30));
+    insta::assert_snapshot!("sum_80", bench.screen(80, 24));
+    bench.screen(40, 10);
+    bench.press("f");
+    assert!(notice(&bench).contains("summed") || notice(&bench).contains("not run"));
+    bench.make_plain();
+    insta::assert_snapshot!("sum_ascii_80", bench.screen(80, 24));
+    let row = |bench: &mut Bench, name: &str| {
+        let screen = bench.screen(120, 30);
+        let line = screen.lines().find(|line| line.contains(name));
+        line.unwrap_or_else(|| panic!("no {name} in\n{screen}"))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let mut fixed = bench_of(&summed(3));
+    with_judges(&mut fixed, ", bandit: {policy: fixed, fixed_arm: judge}");
+    assert!(fixed.screen(120, 30).contains("fixed  4 arms"));
+    assert!(row(&mut fixed, "+ judge").contains("counts 1 "));
+    assert!(row(&mut fixed, "* rule").contains("held out 0 "));
+    let mut ensemble = bench_of(&summed(3));
+    with_judges(
+        &mut ensemble,
+        ", bandit: {policy: ensemble, weights: [0.1, 0.2, 0.3, 0.4]}",
+    );
+    assert!(ensemble.screen(120, 30).contains("ensemble  4 arms"));
+    assert!(row(&mut ensemble, "o length").contains("counts 0.3 "));
+    ensemble.press("1");
+    let tabs = ensemble.screen(120, 30);
+    assert!(tabs.lines().next().unwrap().contains("9Band"), "{tabs}");
+}
+
+#[test]
+fn before_the_first_update_the_arms_stand_in_the_order_of_the_policy_with_its_name() {
+    // The judge, the second of the arms, was chosen first.
+    let mut kinds = vec![started(5)];
+    let first = events("thompson", 2).into_iter().map(|event| event.kind);
+    kinds.extend(first.filter(|kind| matches!(kind, EventKind::BanditChose { step: 2, .. })));
+    let mut bench = bench_of(&numbered(kinds));
+    let screen = bench.screen(100, 30);
+    assert!(!screen.contains("thompson"), "not known yet:\n{screen}");
+    with_judges(&mut bench, ", bandit: {policy: thompson}");
+    let screen = bench.screen(100, 30);
+    assert!(
+        screen.contains("thompson  1 choice  no update yet"),
+        "{screen}"
+    );
+    let places = ["* rule", "+ judge", "o length", "x exact"].map(|row| screen.find(row));
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{screen}"
+    );
+    // And before any choice.
+    let mut bench = bench_of(&numbered(vec![started(5)]));
+    with_judges(&mut bench, ", bandit: {policy: ucb1}");
+    let screen = bench.screen(100, 30);
+    assert!(
+        screen.contains("ucb1  0 choices  no update yet"),
+        "{screen}"
+    );
+    assert!(screen.contains("* rule   free"), "{screen}");
+}
+
+#[test]
+fn equal_values_are_told_by_their_number_and_not_by_a_deviation_of_nothing() {
+    let mut bench = thompson();
+    let mut kinds: Vec<EventKind> = events("thompson", 1)
+        .into_iter()
+        .map(|event| event.kind)
+        .filter(|kind| matches!(kind, EventKind::BanditUpdated { .. }))
+        .collect();
+    let EventKind::BanditUpdated { arms, .. } = &mut kinds[0] else {
+        panic!("an update");
+    };
+    (arms[0].mean, arms[0].sd, arms[0].counted) = (Some(Number(1.0)), Some(Number(0.0)), 4);
+    more(&mut bench, kinds);
+    let screen = bench.screen(120, 30);
+    assert!(screen.contains(" 1 (4 alike) "), "{screen}");
+}
+
 #[test]
 fn a_page_that_a_run_has_no_use_for_has_no_tab() {
     let mut bench = Bench::with_run(3);
@@ -487,7 +618,7 @@ fn the_copied_table_has_a_line_a_row() {
     let (text, what) = bench.app.pages.bandit.copied(&bench.app.shared).unwrap();
     assert_eq!(what, "what is believed of 4 arms");
     let columns: Vec<usize> = text.lines().map(|line| line.split('\t').count()).collect();
-    assert_eq!(columns, [12; 5], "{text}");
+    assert_eq!(columns, [13; 5], "{text}");
 }
 
 #[test]
@@ -510,7 +641,15 @@ fn the_summary_and_the_report_say_what_the_page_says() {
         color_stderr: false,
         plain: true,
     };
-    let lines = summary::lines(&state, Path::new("/runs/arms"), &standing, 0, terminal).join("\n");
+    let lines = summary::lines(
+        &state,
+        Path::new("/runs/arms"),
+        &standing,
+        0,
+        None,
+        terminal,
+    )
+    .join("\n");
     for said in [
         "bandit         thompson, 34 choices, 34 updates, estimated regret 3.56",
         "    rule    free  0.697 +- 0.0557  28 pulls  chance 0.880",

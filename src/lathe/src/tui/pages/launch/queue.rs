@@ -21,8 +21,10 @@ pub struct Item {
     pub name: String,
     pub order: Order,
     pub stage: Stage,
-    /// It is the only one of its launch: shown on page Live when it has started.
+    /// It is the only one of its launch.
     pub is_alone: bool,
+    /// Shown on page Live when it has started.
+    pub is_shown: bool,
 }
 
 #[derive(Debug, Default)]
@@ -36,13 +38,14 @@ impl Queue {
         &self.items
     }
 
-    pub fn push(&mut self, name: String, order: Order, is_alone: bool) {
+    pub fn push(&mut self, name: String, order: Order, is_alone: bool, is_shown: bool) {
         self.items.push(Item {
             id: self.next_id,
             name,
             order,
             stage: Stage::Waiting,
             is_alone,
+            is_shown,
         });
         self.next_id += 1;
     }
@@ -145,7 +148,7 @@ mod tests {
     fn queue(count: usize) -> Queue {
         let mut queue = Queue::default();
         for index in 0..count {
-            queue.push(format!("run {index}"), order(), false);
+            queue.push(format!("run {index}"), order(), false, false);
         }
         queue
     }

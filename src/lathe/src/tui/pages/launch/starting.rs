@@ -76,12 +76,15 @@ impl Launch {
             shared.say(Notice::bad("there is no runs directory to start in"));
             return Vec::new();
         };
-        for planned in &plan {
+        let waits = self.queue.going() >= self.form.choices().at_once;
+        let is_alone = plan.len() == 1;
+        for (place, planned) in plan.iter().enumerate() {
             let order = self.order(&source, planned, &root);
             let name = self.form.run_name(planned);
-            self.queue.push(name, order, plan.len() == 1);
+            // The first of several only where it starts now: later the screen shows what somebody is looking at.
+            let is_shown = is_alone || (place == 0 && !waits);
+            self.queue.push(name, order, is_alone, is_shown);
         }
-        let waits = self.queue.going() >= self.form.choices().at_once;
         shared.say(Notice::good(match (plan.len(), waits) {
             (1, false) => format!("starting {}", self.form.run_name(&plan[0])),
             (1, true) => "queued: it starts when the run before has ended".to_owned(),
@@ -157,13 +160,17 @@ impl Launch {
         let Some(item) = self.queue.started(id, outcome) else {
             return Vec::new();
         };
-        let (name, is_alone) = (item.name.clone(), item.is_alone);
+        let (name, is_alone, is_shown) = (item.name.clone(), item.is_alone, item.is_shown);
         match (key, failed) {
             (Some(key), _) => {
+                let more = match (is_alone, self.queue.waiting()) {
+                    (true, _) | (_, 0) => String::new(),
+                    (false, waiting) => format!("; {waiting} more wait on page 6"),
+                };
                 shared.say(Notice::good(format!(
-                    "{name} runs; it goes on without the workbench"
+                    "{name} runs; it goes on without the workbench{more}"
                 )));
-                if is_alone {
+                if is_shown {
                     shared.wish = Some(Wish::ShowOn(key, PageId::Live));
                 }
             }

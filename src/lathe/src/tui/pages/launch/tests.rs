@@ -158,6 +158,9 @@ fn a_sweep_asks_queues_and_keeps_to_the_number_at_a_time() {
     let entry = entry(&folder);
     ready.started(0, Ok(entry.key.clone()));
     assert_eq!(ready.starts(), 0, "it runs");
+    assert!(ready.notice().contains("3 more wait on page 6"));
+    assert_eq!(ready.bench.app.page, PageId::Live, "the first shows itself");
+    ready.bench.press("6");
     insta::assert_snapshot!("queue_80", ready.screen(80, 24));
     insta::assert_snapshot!("queue_120", ready.screen(120, 40));
     ready.bench.make_plain();
@@ -167,6 +170,7 @@ fn a_sweep_asks_queues_and_keeps_to_the_number_at_a_time() {
     let listed = crate::tui::action::Message::RunsListed(list);
     ready.bench.act(Action::Message(listed));
     assert_eq!(ready.starts(), 1, "the next when it has finished");
+    assert_eq!(ready.bench.app.page, PageId::Launch);
     ready.started(1, Err("no model".to_owned()));
     assert_eq!(ready.starts(), 1, "and when one fails");
     assert_eq!(

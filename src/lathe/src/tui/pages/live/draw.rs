@@ -54,8 +54,8 @@ fn below_rows(live: &Live, shared: &Shared, area: Rect) -> (u16, u16) {
 }
 
 fn strip_rows(live: &Live, shared: &Shared, area: Rect) -> u16 {
-    let ended = u16::from(shared.how_it_ended().is_some());
-    let active = live.findings().len() as u16 + ended;
+    let ended = usize::from(shared.how_it_ended().is_some());
+    let active = live.findings().len() + ended;
     if area.height < 12 {
         return u16::from(active > 0 && area.height > 8);
     }
@@ -63,7 +63,23 @@ fn strip_rows(live: &Live, shared: &Shared, area: Rect) -> u16 {
         let rows = all_alarms(live, shared, area.width).len() as u16;
         return rows.clamp(1, area.height / 2);
     }
-    active.min(2 + ended)
+    let width = usize::from(area.width);
+    let wanted: usize = strip_lines(live, shared)
+        .iter()
+        .map(|line| if line.width() > width { 2 } else { 1 })
+        .sum();
+    let most = 2 + ended + usize::from(area.height >= ROOM_FOR_WHOLE_ALARMS);
+    wanted.min(most) as u16
+}
+
+/// From so many rows on an alarm that is cut has a second one.
+const ROOM_FOR_WHOLE_ALARMS: u16 = 20;
+
+/// How the run ended, where not well, and each alarm that is active.
+fn strip_lines(live: &Live, shared: &Shared) -> Vec<Line<'static>> {
+    let findings = live.findings().iter();
+    let findings = findings.map(|finding| finding_line(finding, shared));
+    ended_line(shared).into_iter().chain(findings).collect()
 }
 
 /// The room of the panels.
@@ -124,12 +140,7 @@ pub fn places(live: &Live, shared: &Shared, area: Rect) -> Vec<(usize, Rect)> {
 
 pub fn draw(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
     let Some(run) = shared.current_run() else {
-        let help = if shared.runs.entries.is_empty() && shared.runs.is_read {
-            "There are no runs yet.\nStart one: page 6 (Launch), or `lathe run experiments/quickstart.yaml`"
-        } else {
-            "Press 1 for the list of runs, and enter on one of them; ] and [ go from run to run."
-        };
-        empty::draw(shared, frame, area, "No run is chosen", help);
+        empty::no_run(shared, frame, area);
         return;
     };
     let Some(window) = view::window(live, shared) else {
@@ -197,10 +208,10 @@ fn draw_panel(
         Role::Border
     };
     let inside = inner(area);
-    let note = about(live, panel, inside, shared);
-    let note_rows = u16::from(!note.is_empty());
     // How wide a plot is decides how its curves are cut, how high it is does not.
     let mut view = view::view(live, panel, window, shared, inside);
+    let note = about(live, panel, &view, inside, shared);
+    let note_rows = u16::from(!note.is_empty());
     let lines = if live.is_expanded {
         legend_lines(&view, shared, inside, area.width)
     } else {
@@ -268,12 +279,34 @@ fn draw_panel(
     }
 }
 
-/// What a panel says below its curves: percentiles; expanded also what its main metric is. Empty: nothing, or no room.
-fn about(live: &Live, panel: &super::panels::Panel, inside: Rect, shared: &Shared) -> String {
+/// What a panel says below its curves: what a log axis has no place for, percentiles; expanded also what its main metric is.
+/// Empty: nothing, or no room.
+fn about(
+    live: &Live,
+    panel: &super::panels::Panel,
+    view: &View,
+    inside: Rect,
+    shared: &Shared,
+) -> String {
     if inside.height < 4 {
         return String::new();
     }
-    let note = view::note(panel, usize::from(inside.width), shared);
+    let width = usize::from(inside.width);
+    let undrawn = match view.undrawn {
+        0 => String::new(),
+        1 => "1 value at or below 0 not drawn; ".to_owned(),
+        count => format!("{count} values at or below 0 not drawn; "),
+    };
+    let note = view::note(panel, width.saturating_sub(undrawn.len()), shared);
+    if !undrawn.is_empty() {
+        let both = format!("{undrawn}{note}");
+        let fits = !note.is_empty() && text::width(&both) <= width;
+        return if fits {
+            both
+        } else {
+            undrawn.trim_end_matches("; ").to_owned()
+        };
+    }
     if !note.is_empty() || !live.is_expanded || inside.height < ROOMY {
         return note;
     }
@@ -407,32 +440,71 @@ fn legend_entry(
 
 fn draw_alarms(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
     let unicode = shared.glyphs.unicode;
-    let (mut lines, more) = if live.shows_all_alarms {
-        (
-            all_alarms(live, shared, area.width),
-            "page 8 (Logs) has all",
-        )
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let (lines, more) = if live.shows_all_alarms {
+        let all = all_alarms(live, shared, area.width);
+        (all, "page 8 (Logs) has all")
     } else {
-        let mut lines: Vec<Line<'_>> = ended_line(shared).into_iter().collect();
-        let findings = live.findings().iter();
-        lines.extend(findings.map(|finding| finding_line(finding, shared)));
-        (lines, "a shows all")
+        (strip_lines(live, shared), "a shows all")
     };
-    if lines.len() > usize::from(area.height) && area.height > 0 {
-        let hidden = lines.len() - usize::from(area.height);
-        lines.truncate(usize::from(area.height));
-        if let Some(last) = lines.last_mut() {
-            last.push_span(Span::styled(
-                format!("  (+{hidden}: {more})"),
-                shared.style(Role::Muted),
-            ));
+    let hidden = lines.len().saturating_sub(height);
+    let hint = match hidden {
+        0 => String::new(),
+        hidden => format!("  (+{hidden}: {more})"),
+    };
+    // Rows that are left go to those that are cut, first come, first served.
+    let mut spare = height.saturating_sub(lines.len());
+    let mut rows: Vec<Line<'_>> = Vec::new();
+    for (place, line) in lines.into_iter().take(height).enumerate() {
+        let is_last = place + 1 == height;
+        let room = if is_last {
+            width.saturating_sub(text::width(&hint))
+        } else {
+            width
+        };
+        if line.width() > room && spare > 0 {
+            spare -= 1;
+            rows.extend(in_two(&line, width, unicode));
+        } else {
+            rows.push(cut(line, room, unicode));
         }
     }
-    let lines: Vec<Line<'_>> = lines
+    if let Some(last) = rows.last_mut() {
+        last.push_span(Span::styled(hint, shared.style(Role::Muted)));
+    }
+    frame.render_widget(Paragraph::new(rows), area);
+}
+
+/// A line that is too long in two rows, each span in its style; what does not fit into them is cut.
+fn in_two(line: &Line<'_>, width: usize, unicode: bool) -> [Line<'static>; 2] {
+    let whole: String = line.spans.iter().map(|span| &*span.content).collect();
+    let first = text::wrap(&whole, width)
         .into_iter()
-        .map(|line| cut(line, usize::from(area.width), unicode))
-        .collect();
-    frame.render_widget(Paragraph::new(lines), area);
+        .next()
+        .unwrap_or_default();
+    // Wrapping drops the space at which it cuts.
+    let mut left = first.chars().count();
+    let mut spans: [Vec<Span<'static>>; 2] = [Vec::new(), vec![Span::raw("   ")]];
+    for span in &line.spans {
+        let characters = span.content.chars();
+        let here: String = characters.clone().take(left).collect();
+        let rest: String = characters.skip(left).collect();
+        left -= here.chars().count();
+        let is_first = spans[1].len() == 1;
+        let rest = if is_first {
+            rest.trim_start()
+        } else {
+            rest.as_str()
+        };
+        if !here.is_empty() {
+            spans[0].push(Span::styled(here, span.style));
+        }
+        if !rest.is_empty() {
+            spans[1].push(Span::styled(rest.to_owned(), span.style));
+        }
+    }
+    let [first, second] = spans.map(Line::from);
+    [first, cut(second, width, unicode)]
 }
 
 /// Every alarm in full: those that are active with what was changed before them, those that the run recorded, those that are over.
@@ -538,7 +610,7 @@ fn cut(line: Line<'_>, width: usize, unicode: bool) -> Line<'_> {
     Line::from(spans).style(line.style)
 }
 
-fn finding_line<'a>(finding: &Finding, shared: &Shared) -> Line<'a> {
+fn finding_line(finding: &Finding, shared: &Shared) -> Line<'static> {
     let (mark, role) = match finding.severity {
         Severity::Critical => ("!!", Role::Bad),
         Severity::Warning => ("! ", Role::Caution),

@@ -95,6 +95,27 @@ fn a_value_that_is_not_of_the_crosshairs_step_says_of_which_it_is() {
 }
 
 #[test]
+fn values_that_a_log_axis_has_no_place_for_are_counted() {
+    let mut bench = live(20);
+    let key = bench.app.shared.current.clone().unwrap();
+    let run = bench.app.shared.open.get_mut(&key).unwrap();
+    run.state.apply(&Event {
+        seq: run.state.events,
+        elapsed_ms: 60_000.0,
+        kind: EventKind::StepEnded {
+            step: 21,
+            policy_version: 21,
+            values: [("critic/score/mean".to_owned(), Number(0.0))].into(),
+        },
+    });
+    let linear = bench.screen(120, 40);
+    assert!(!linear.contains("not drawn"), "{linear}");
+    bench.press("Y");
+    let log = bench.screen(120, 40);
+    assert!(log.contains("1 value at or below 0 not drawn"), "{log}");
+}
+
+#[test]
 fn what_the_run_recorded_is_told_beside_the_alarms_and_can_be_gone_to() {
     let mut bench = marked();
     bench.press("a");

@@ -33,6 +33,8 @@ pub struct View {
     pub chart: Chart,
     pub legend: Vec<Legend>,
     pub unit: &'static str,
+    /// Values in view for which a log axis has no place.
+    pub undrawn: usize,
 }
 
 /// The curves that a panel draws: `(run, metric, place in the panel)`. Several runs: the main metric of each, or all when
@@ -185,9 +187,21 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
         drawn.reverse();
     }
     let limits = live.limits.of_panel(panel, shared);
+    let y = YAxis::around(&drawn, &limits, panel.is_log);
+    let undrawn = if y.is_log {
+        let series = shown
+            .iter()
+            .filter_map(|(_, run, name, _)| run.state.series.get(name));
+        series
+            .map(|series| not_positive(series, live.at.axis, window))
+            .sum()
+    } else {
+        0
+    };
     View {
+        undrawn,
         chart: Chart {
-            y: YAxis::around(&drawn, &limits, panel.is_log),
+            y,
             curves: drawn,
             limits,
             x_labels: window.labels(live.at.axis),
@@ -205,6 +219,22 @@ pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: R
         legend,
         unit,
     }
+}
+
+/// How many finite values in view are zero or less.
+fn not_positive(series: Series<'_>, axis: XAxis, window: Window) -> usize {
+    let range = series.range(window.x0, window.x1, axis);
+    // Mostly none, which the pyramid knows at once.
+    let has_any = series
+        .bounds(range.clone())
+        .is_some_and(|bounds| bounds.min <= 0.0);
+    if !has_any {
+        return 0;
+    }
+    let values = series.values()[range].iter();
+    values
+        .filter(|value| value.is_finite() && **value <= 0.0)
+        .count()
 }
 
 /// A metric's short name, the unit left out, which stands behind the value; with the part before it where another metric of
@@ -230,7 +260,8 @@ pub fn metric_label(name: &str, of_panel: &[&str], unit: &str) -> String {
         .to_owned()
 }
 
-/// Percentiles of the weight syncs of the current run, as far as they fit; empty for panels of anything else.
+/// Percentiles of the weight syncs of the current run, as far as they fit, with its name where several are drawn; empty for
+/// panels of anything else.
 pub fn note(panel: &Panel, columns: usize, shared: &Shared) -> String {
     let shows_sync = panel
         .metrics
@@ -286,7 +317,16 @@ pub fn note(panel: &Panel, columns: usize, shared: &Shared) -> String {
         each.join(if has_names { ", " } else { " " })
     };
     let long = long.join("; ");
+    let of_run = if shared.shown_runs().len() > 1 {
+        format!("{}: ", text::printable(&run_label(&run.key, run)))
+    } else {
+        String::new()
+    };
     let written = [
+        format!("{of_run}{long} ms; {proof}"),
+        format!("{of_run}p50/p95/max {} ms; {proof}", short(6, true)),
+        format!("{of_run}p50/p95/max {} ms", short(6, true)),
+        format!("{of_run}p50/95/max {}", short(5, false)),
         format!("{long} ms; {proof}"),
         format!("p50/p95/max {} ms; {proof}", short(6, true)),
         format!("p50/p95/max {} ms", short(6, true)),

@@ -47,13 +47,7 @@ impl Logs {
 
     pub(super) fn draw_page(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
         let Some(open) = shared.current_run() else {
-            empty::draw(
-                shared,
-                frame,
-                area,
-                "No run is chosen",
-                "1 goes to the list of runs, enter opens one",
-            );
+            empty::no_run(shared, frame, area);
             return;
         };
         let parts = self.parts(area);

@@ -11,14 +11,11 @@ use crate::tui::widgets::empty;
 impl Rollouts {
     /// The helpful screen where there are no samples. False: there are.
     pub(super) fn draw_absence(&self, shared: &Shared, frame: &mut Frame<'_>, area: Rect) -> bool {
-        let mut say = |what: &str, help: &str| empty::draw(shared, frame, area, what, help);
         let (Some(run), Some(open)) = (&shared.current, shared.current_run()) else {
-            say(
-                "No run is chosen",
-                "1 goes to the list of runs, enter opens one",
-            );
+            empty::no_run(shared, frame, area);
             return true;
         };
+        let mut say = |what: &str, help: &str| empty::draw(shared, frame, area, what, help);
         let Some(listing) = self.library.listing(run) else {
             say("Looking for the recorded steps of this run", "");
             return true;

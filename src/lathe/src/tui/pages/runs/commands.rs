@@ -107,13 +107,16 @@ impl Runs {
         Vec::new()
     }
 
-    pub(super) fn say_nothing_selected(&self, shared: &mut Shared) {
+    /// Why the directory under the cursor is no run that can be read.
+    pub(super) fn selected_unreadable<'s>(&self, shared: &'s Shared) -> Option<&'s str> {
         let row = self.list.selected(self.row_count(shared));
-        let notice = match row
-            .checked_sub(self.order.len())
-            .and_then(|at| shared.runs.unreadable.get(at))
-        {
-            Some(reason) => Notice::bad(reason.clone()),
+        let at = row.checked_sub(self.order.len())?;
+        shared.runs.unreadable.get(at).map(String::as_str)
+    }
+
+    pub(super) fn say_nothing_selected(&self, shared: &mut Shared) {
+        let notice = match self.selected_unreadable(shared) {
+            Some(reason) => Notice::bad(reason.to_owned()),
             None => Notice::caution("there is no run here"),
         };
         shared.say(notice);

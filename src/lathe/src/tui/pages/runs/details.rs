@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 
 use super::Message;
 use crate::headless;
+use crate::headless::judges::{self, Judges};
 use crate::headless::summary::{self, Standing};
 use crate::terminal::{Role, Terminal};
 use crate::tui::action::{self, Effect, PageMessage};
@@ -90,7 +91,15 @@ impl Details {
             self.replayed = Some(entry.key.clone());
             if let Some(run) = shared.open.get(&entry.key) {
                 let unicode = shared.glyphs.unicode;
-                let detail = of_state(&run.state, &entry.key, &standing(entry), false, 0, unicode);
+                let detail = of_state(
+                    &run.state,
+                    &entry.key,
+                    &standing(entry),
+                    false,
+                    0,
+                    None,
+                    unicode,
+                );
                 self.read.insert(entry.key.clone(), detail);
             }
         }
@@ -238,7 +247,11 @@ fn read(key: &RunKey, standing: &Standing, has_ended: bool, unicode: bool) -> De
         Ok(read) => read,
         Err(error) => return problem(format!("{}: {error}", run_dir.events_path().display())),
     };
-    of_state(&state, key, standing, has_ended, bad_lines, unicode)
+    // An experiment takes longer to read than most of the rest, and few have arms.
+    let has_arms = state.bandit.is_some() || judges::has_any(&state);
+    let judges = has_arms.then(|| Judges::of_run(key.path())).flatten();
+    let judges = judges.as_ref();
+    of_state(&state, key, standing, has_ended, bad_lines, judges, unicode)
 }
 
 fn of_state(
@@ -247,6 +260,7 @@ fn of_state(
     standing: &Standing,
     has_ended: bool,
     bad_lines: u64,
+    judges: Option<&Judges>,
     unicode: bool,
 ) -> Detail {
     let metrics = state
@@ -284,7 +298,7 @@ fn of_state(
         step: state.step,
         has_ended,
         metrics,
-        summary: summary::lines(state, key.path(), standing, bad_lines, terminal),
+        summary: summary::lines(state, key.path(), standing, bad_lines, judges, terminal),
         problem: None,
     }
 }

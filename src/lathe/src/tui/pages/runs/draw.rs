@@ -64,7 +64,7 @@ fn parts(runs: &Runs, shared: &Shared, area: Rect) -> Parts {
         Constraint::Length(filter_rows),
         Constraint::Length(1),
         Constraint::Min(1),
-        Constraint::Length(u16::from(area.height >= 6)),
+        Constraint::Length(strip_rows(runs, shared, table)),
     ])
     .areas(table);
     Parts {
@@ -73,6 +73,23 @@ fn parts(runs: &Runs, shared: &Shared, area: Rect) -> Parts {
         rows,
         strip,
         preview,
+    }
+}
+
+/// Most rows for why a directory cannot be read.
+const REASON_ROWS: u16 = 4;
+
+/// Rows below the list, about the run under the cursor.
+fn strip_rows(runs: &Runs, shared: &Shared, area: Rect) -> u16 {
+    let reason = runs.selected_unreadable(shared);
+    let rows = reason.map_or(1, |reason| {
+        text::wrap(reason, usize::from(area.width)).len() as u16
+    });
+    let most = REASON_ROWS.min(area.height / 3);
+    if area.height < 6 {
+        0
+    } else {
+        rows.clamp(1, most.max(1))
     }
 }
 
@@ -508,6 +525,12 @@ fn draw_strip(runs: &Runs, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
         field.draw(frame, area, &label, styles, true);
         return;
     }
+    if let Some(reason) = runs.selected_unreadable(shared) {
+        let lines = text::wrap(reason, usize::from(area.width));
+        let lines: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();
+        frame.render_widget(Paragraph::new(lines).style(shared.style(Role::Bad)), area);
+        return;
+    }
     let Some(entry) = runs.selected_entry(shared) else {
         return;
     };
@@ -546,6 +569,10 @@ fn draw_preview(runs: &Runs, shared: &Shared, frame: &mut Frame<'_>, area: Rect)
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let Some(entry) = selected else {
+        if let Some(reason) = runs.selected_unreadable(shared) {
+            empty::draw(shared, frame, inner, "This run cannot be read", reason);
+            return;
+        }
         empty::draw(shared, frame, inner, "No run is selected", "");
         return;
     };

@@ -581,6 +581,19 @@ fn every_key_in_every_state_does_no_harm() {
 }
 
 #[test]
+fn why_a_directory_is_no_run_is_said_in_full_below_the_list_and_beside_it() {
+    let reason = "/project/runs/20261129-100000-a-long-name-aa110000: run.json is of format 3, and this program knows up to 1: use the lathe that wrote it";
+    let mut list = list();
+    list.unreadable = vec![reason.to_owned()];
+    let mut bench = bench_of(list);
+    bench.press("G");
+    let words = |screen: &str| screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&bench.screen(60, 24)).contains(reason));
+    let wide = bench.screen(200, 40);
+    assert!(wide.contains("This run cannot be read"), "{wide}");
+}
+
+#[test]
 fn the_mouse_selects_opens_and_sorts() {
     use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
     let mut bench = bench();

@@ -11,6 +11,8 @@
 mod curves;
 mod look;
 
+use std::collections::BTreeMap;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -200,7 +202,6 @@ pub fn draw(chart: &Chart, shared: &Shared, buffer: &mut Buffer, area: Rect) {
     let plot = Rect::new(area.x + label_width, area.y, columns, rows);
     let glyphs = shared.glyphs;
     draw_limit_lines(chart, shared, buffer, plot);
-    draw_events(chart, shared, buffer, plot);
     if let Some(share) = chart.crosshair {
         let x = plot.x + column_at(share, columns);
         for y in plot.top()..plot.bottom() {
@@ -210,6 +211,7 @@ pub fn draw(chart: &Chart, shared: &Shared, buffer: &mut Buffer, area: Rect) {
         }
     }
     curves::draw(chart, shared, buffer, plot);
+    draw_events(chart, shared, buffer, plot);
     draw_limit_names(chart, shared, buffer, plot);
     draw_y_labels(chart, shared, buffer, area, rows, label_width);
     if has_x_labels {
@@ -282,15 +284,29 @@ fn row_at(share: f64, rows: u16, marks: PlotMarks) -> u16 {
     ((dot / down) as u16).min(rows - 1)
 }
 
+/// Rows in which a letter may stand: higher up it would be taken for a part of a curve.
+const EVENT_ROWS: usize = 2;
+
+/// Letters at the foot of the plot, or above a curve that is there; a later one lies over an earlier. One that has no place is
+/// left out, as the data come first.
 fn draw_events(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: Rect) {
+    let overdrawn = [" ", limit_mark(shared), shared.glyphs.pick("│", "|")];
+    let mut rows: BTreeMap<u16, Option<u16>> = BTreeMap::new();
     for (share, letter) in &chart.events {
         if !(0.0..=1.0).contains(share) {
             continue;
         }
         let x = plot.x + column_at(*share, plot.width);
-        buffer[(x, plot.bottom() - 1)]
-            .set_char(*letter)
-            .set_style(shared.style(Role::Caution));
+        let row = rows.entry(x).or_insert_with(|| {
+            let is_free = |y: &u16| overdrawn.contains(&buffer[(x, *y)].symbol());
+            let mut lowest = (plot.top()..plot.bottom()).rev().take(EVENT_ROWS);
+            lowest.find(is_free)
+        });
+        if let Some(y) = *row {
+            buffer[(x, y)]
+                .set_char(*letter)
+                .set_style(shared.style(Role::Caution));
+        }
     }
 }
 
@@ -388,6 +404,16 @@ mod tests {
 
     /// The lines of a plot of 6 rows, of which the labels take 7 columns.
     fn draw_with(values: &[f64], limits: Vec<Limit>, columns: u16, plain: bool) -> Vec<String> {
+        draw_chart(values, limits, Vec::new(), columns, plain)
+    }
+
+    fn draw_chart(
+        values: &[f64],
+        limits: Vec<Limit>,
+        events: Vec<(f64, char)>,
+        columns: u16,
+        plain: bool,
+    ) -> Vec<String> {
         let mut shared = shared();
         if plain {
             shared.glyphs = Glyphs {
@@ -408,7 +434,7 @@ mod tests {
             limits,
             x_labels: ("1".to_owned(), "20".to_owned()),
             x_ticks: vec![(0.5, "10".to_owned())],
-            events: Vec::new(),
+            events,
             crosshair: None,
         };
         draw(&chart, &shared, &mut buffer, area);
@@ -481,6 +507,20 @@ mod tests {
         assert!(named.is_some_and(|at| at < 7 + 40 - 14), "{lines:#?}");
         let reached = lines[..4].iter().filter(|line| line.ends_with("****"));
         assert_eq!(reached.count(), 1, "{lines:#?}");
+    }
+
+    #[test]
+    fn a_letter_stands_above_a_curve_that_is_at_the_foot_and_hides_none_of_it() {
+        // At the foot on the left, at the top on the right.
+        let values: Vec<f64> = (0..20).map(|x| if x < 10 { 0.0 } else { 1.0 }).collect();
+        let lines = |events: Vec<(f64, char)>| draw_chart(&values, Vec::new(), events, 27, true);
+        let with = lines(vec![(0.1, 'c'), (0.9, 'a'), (0.9, 'g')]);
+        let column = |line: &str, x: usize| line.chars().nth(7 + x);
+        assert_eq!(column(&with[4], 2), Some('*'), "{with:#?}");
+        assert_eq!(column(&with[3], 2), Some('c'), "{with:#?}");
+        assert_eq!(column(&with[4], 18), Some('g'), "{with:#?}");
+        let marks = |lines: &[String]| lines.concat().matches('*').count();
+        assert_eq!(marks(&with), marks(&lines(Vec::new())));
     }
 
     #[test]
