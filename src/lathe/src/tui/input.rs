@@ -5,13 +5,21 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event as TerminalEvent, KeyCode, KeyModifiers};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
 use super::driver::Wake;
 
-/// How long to wait for more input after some has come.
-const DRAIN_PATIENCE: Duration = Duration::from_millis(1);
+/// How long to ask for more events after some input has come. Without any patience crossterm does not look at all; and below a
+/// millisecond it does not wait but asks again and again, which cost a key as much as drawing its frame.
+const DRAIN_PATIENCE: Duration = Duration::from_micros(50);
+
+/// When to look once more: a thread that is held up for longer than [`DRAIN_PATIENCE`] may have left an event behind that the
+/// terminal does not announce again.
+const LOOK_AGAIN: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
 
 /// How long an answer may take to arrive once it has begun: it is one packet, and a person's keys come much later.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(100);
@@ -68,12 +76,15 @@ impl InputThread {
             .spawn(move || {
                 let stdin = io::stdin();
                 let mut answers = LateAnswers::default();
+                // Nothing is left behind of what came last.
+                let mut is_settled = true;
                 loop {
                     let mut waits = [
                         PollFd::new(&stdin, PollFlags::IN),
                         PollFd::new(&poked, PollFlags::IN),
                     ];
-                    match poll(&mut waits, None) {
+                    let patience = (!is_settled).then_some(&LOOK_AGAIN);
+                    match poll(&mut waits, patience) {
                         Ok(_) => {}
                         Err(rustix::io::Errno::INTR) => continue,
                         Err(_) => return,
@@ -94,8 +105,7 @@ impl InputThread {
                         continue;
                     }
                     let mut was_read = false;
-                    if has_input {
-                        // Without any patience it does not look at all.
+                    if has_input || !is_settled {
                         while matches!(event::poll(DRAIN_PATIENCE), Ok(true)) {
                             match event::read() {
                                 Ok(event) => {
@@ -111,6 +121,7 @@ impl InputThread {
                             }
                         }
                     }
+                    is_settled = !was_read && !has_input;
                     if is_gone && !was_read {
                         // The terminal was closed. No signal says so where it controls no session of ours; and it may go on
                         // saying that there is something to read.

@@ -114,11 +114,11 @@ impl Painter {
         self.write(&places, usize::MAX, out);
         let bytes = out.len() - before;
         if bytes >= LEAST_CLEARED_BYTES {
-            // A cleared screen may be seen for a moment, so it must be worth it: a sixth of the bytes.
+            // A cleared screen may be seen for a moment, so it must be worth it: a tenth of the bytes.
             let mut anew = b"\x1b[2J".to_vec();
             self.at = None;
             let all = self.standing();
-            if self.write(&all, bytes - bytes / 6, &mut anew) {
+            if self.write(&all, bytes - bytes / 10, &mut anew) {
                 out.truncate(before);
                 out.append(&mut anew);
             }
