@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 
 use super::picture::escaped;
 use crate::headless::format;
+use crate::headless::judges::{self, Judges};
 use crate::tui::widgets::text;
 
 /// Characters of one message shown; the rollout file has all of it.
@@ -29,6 +30,8 @@ pub struct Extras {
     pub changed: Vec<(String, String, String)>,
     /// The experiment as the run has it.
     pub experiment_yaml: String,
+    /// The arms of its reward.
+    pub judges: Option<Judges>,
     /// Of the last step that has rollouts: the best, the middle and the worst.
     pub dialogues: Vec<RolloutRow>,
     /// What of these could not be read.
@@ -63,6 +66,11 @@ impl Extras {
             liveness: liveness(run, end, now),
             bad_lines,
             changed: changed_keys(&experiment_yaml),
+            judges: Judges::of(
+                &experiment::from_text("experiment.yaml", &experiment_yaml, &[])
+                    .experiment
+                    .reward,
+            ),
             experiment_yaml,
             dialogues: dialogues.unwrap_or_default(),
             problems,
@@ -142,7 +150,7 @@ pub fn html(run: &RunDir, state: &RunState, extras: &Extras, curves: Option<&str
         None => page.push_str("<p>No metrics were recorded.</p>\n"),
     }
     alarms(&mut page, state);
-    bandit(&mut page, state);
+    bandit(&mut page, state, extras.judges.as_ref());
     lanes(&mut page, state);
     metrics(&mut page, state);
     configuration(&mut page, extras);
@@ -300,9 +308,39 @@ fn detected(page: &mut String, state: &RunState) -> bool {
     true
 }
 
-/// The arms as the last update left them; nothing of a run without a bandit.
-fn bandit(page: &mut String, state: &RunState) {
+/// Arms that are summed, with what the last step says of them; nothing of a run without any.
+fn arms(page: &mut String, state: &RunState, judges: Option<&Judges>) {
+    let arms = judges::judged(state, judges);
+    if arms.is_empty() {
+        return;
+    }
+    let policy = judges.map_or("", Judges::policy_word);
+    page.push_str("<h2>Arms</h2>\n<table class=\"facts\">\n");
+    row(page, "policy", policy);
+    page.push_str("</table>\n<table>\n<tr><th>arm</th><th>weight</th><th>score</th><th>p50 ms</th><th>p99 ms</th><th>late</th><th>missing</th></tr>\n");
+    let number = |value: Option<f64>| value.map_or_else(String::new, text::number);
+    let share = |share: Option<f64>| share.map_or_else(String::new, judges::percent);
+    for arm in arms {
+        let _ = write!(page, "<tr><td>{}</td>", escaped(&arm.name));
+        for cell in [
+            number(arm.weight),
+            number(arm.score),
+            number(arm.latency_ms.map(|(p50, _)| p50)),
+            number(arm.latency_ms.map(|(_, p99)| p99)),
+            share(arm.timed_out_frac),
+            share(arm.missing_frac),
+        ] {
+            let _ = write!(page, "<td class=\"number\">{}</td>", escaped(&cell));
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table>\n");
+}
+
+/// The arms as the last update left them; of a run without a bandit those that are summed.
+fn bandit(page: &mut String, state: &RunState, judges: Option<&Judges>) {
     let Some(bandit) = state.bandit_summary() else {
+        arms(page, state, judges);
         return;
     };
     page.push_str("<h2>Bandit</h2>\n<table class=\"facts\">\n");

@@ -190,27 +190,23 @@ fn a_late_answer_of_the_terminal_is_never_taken_as_keys() {
 #[test]
 fn characters_are_counted_only_where_the_terminal_shows_that_it_does_it() {
     let bench = with_finished_run();
-    let screens = [
-        // It wrote three more; it ignored the request; it says nothing of the cursor; it says nothing at all.
+    // It wrote three more; it ignored the request; it says nothing of the cursor; it says nothing at all.
+    for (answer, is_counted) in [
         (Some("\x1b[1;5R\x1b[?62;22c"), true),
         (Some("\x1b[1;2R\x1b[?62;22c"), false),
         (Some("\x1b[?6c"), false),
         (None, false),
-    ]
-    .map(|(answer, is_counted)| {
+    ] {
         let home = bench.path("home");
         let environment = [("HOME", home.to_str().unwrap())];
         let arguments = ["watch", "latest"];
         let mut screen = Screen::start_answering(&bench, &arguments, 100, &environment, answer);
         screen.shows("Reward");
-        screen.shows("quit");
-        let text = screen.text();
+        screen.shows("finished");
         screen.type_keys("e");
         screen.shows("panel 1 of ");
         assert_eq!(screen.was_counted(), is_counted, "{answer:?}");
         screen.type_keys("q");
         assert_eq!(screen.end().1, 0);
-        text
-    });
-    assert!(screens.iter().all(|screen| *screen == screens[0]));
+    }
 }

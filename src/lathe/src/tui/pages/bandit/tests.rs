@@ -683,4 +683,13 @@ fn the_summary_and_the_report_say_what_the_page_says() {
         assert!(page.contains(said), "{said}");
     }
     assert!(!html(&RunState::default()).contains("Bandit"));
+    let summed = html(&RunState::fold(&summed(30)));
+    for said in [
+        "<h2>Arms</h2>",
+        "<td>judge</td><td class=\"number\"></td><td class=\"number\">0.486</td>",
+        "<td class=\"number\">12 %</td><td class=\"number\">0 %</td>",
+    ] {
+        assert!(summed.contains(said), "{said}\n{summed}");
+    }
+    assert!(!html(&RunState::default()).contains("Arms"));
 }
