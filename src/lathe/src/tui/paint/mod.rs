@@ -27,7 +27,7 @@ const BRIDGED: u16 = 3;
 /// Bytes of unchanged cells that are written at most instead of a move over them.
 const MOST_OVER: usize = 8;
 /// Rows below the cursor in which the next stroke is looked for; what is farther costs an address wherever it is.
-const ROWS_NEAR: u16 = 6;
+const ROWS_NEAR: usize = 6;
 /// Shorter frames are never drawn anew on a cleared screen.
 const LEAST_CLEARED_BYTES: usize = 400;
 
@@ -265,7 +265,10 @@ impl Painter {
         };
         let mut best: Option<(usize, usize)> = None;
         for (index, stroke) in strokes.iter().enumerate() {
-            if best.is_some() && stroke.y > from_y + ROWS_NEAR {
+            // A row further down is a byte at least, however it is reached, up to the four of the shortest address.
+            let down = usize::from(stroke.y.saturating_sub(from_y));
+            let is_beaten = |least: usize| least <= down.min(4) || down > ROWS_NEAR;
+            if best.is_some_and(|(least, _)| down > 0 && is_beaten(least)) {
                 break;
             }
             let mut bytes = Way::shortest(self.at, (stroke.x, stroke.y)).bytes();
