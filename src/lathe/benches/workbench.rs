@@ -210,6 +210,8 @@ struct Viewer {
     /// What a terminal shows by now.
     screen: Arc<Mutex<vt100::Parser>>,
     is_open: Arc<AtomicBool>,
+    /// Its settings and what it remembers: none, so that two measurements see the same panels.
+    _home: tempfile::TempDir,
     _master: Box<dyn portable_pty::MasterPty + Send>,
 }
 
@@ -228,6 +230,9 @@ impl Viewer {
         command.env("LANG", "C.UTF-8");
         command.env_remove("NO_COLOR");
         command.env_remove("TMUX");
+        let home = tempfile::tempdir()?;
+        command.env("XDG_CONFIG_HOME", home.path());
+        command.env("XDG_STATE_HOME", home.path());
         let child = pair.slave.spawn_command(command)?;
         drop(pair.slave);
         let mut reader = pair.master.try_clone_reader()?;
@@ -278,6 +283,7 @@ impl Viewer {
             bytes,
             screen,
             is_open,
+            _home: home,
             _master: pair.master,
         })
     }
