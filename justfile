@@ -36,6 +36,12 @@ golden: libtorch
 kills KILLS='20' SEED=`date +%s`: libtorch
     LATHE_KILLS={{KILLS}} LATHE_KILL_SEED={{SEED}} cargo test --release --workspace --test kills -- --nocapture --test-threads 1
 
+# runs on another machine, over a real sshd with keys of its own, its link cut, its disk full; root may do all of it
+remote-test *ARGS: libtorch
+    @command -v sshd >/dev/null || test -x /usr/sbin/sshd || echo 'remote-test: there is no sshd here, so nothing is tested (apt-get install openssh-server)'
+    @test "$(id -u)" = 0 || echo 'remote-test: not root, so the tests that cut a link or fill a disk are skipped'
+    cargo test --release --workspace --test cli -- remote --nocapture --test-threads 2 {{ARGS}}
+
 # licences, banned crates and their sources; known vulnerabilities where their database can be reached
 audit: _cargo-deny
     cargo deny --workspace check licenses bans sources

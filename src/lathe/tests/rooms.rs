@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A room and the rooms of ours that it may use.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("bandit", &[]),
     ("evaluation", &[]),
     ("sandbox", &[]),
@@ -16,6 +16,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("experiment", &["bandit"]),
     ("nccl-rs", &[]),
     ("dialogue", &["experiment", "sandbox"]),
+    ("remote", &["experiment", "runlog"]),
     (
         "lathe",
         &[
@@ -25,6 +26,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
             "runlog",
             "experiment",
             "dialogue",
+            "remote",
         ],
     ),
     (

@@ -19,8 +19,7 @@ pub use inert::matches as glob;
 pub use inert::planned;
 pub use kind::{Bound, Choices, Kind, or_list};
 pub use live::Live;
-pub use nearest::nearest;
-pub(crate) use nearest::nearest_of;
+pub use nearest::{nearest, nearest_of};
 pub use verl::{VerlKey, verl_keys};
 
 /// What a key path is.

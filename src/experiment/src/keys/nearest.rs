@@ -91,7 +91,7 @@ fn best<'n>(names: impl Iterator<Item = &'n str>, wanted: &str) -> Option<&'n st
 }
 
 /// The nearest of some names, where one is near.
-pub(crate) fn nearest_of<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
+pub fn nearest_of<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
     best(names.iter().copied(), wanted)
 }
 

@@ -17,7 +17,9 @@ use experiment::{Experiment, Severity};
 use serde::Serialize;
 
 pub use model::ModelFacts;
-pub use places::{Place, beside_overrides, missing_inputs};
+pub use places::{
+    Place, beside_overrides, files_override, missing_inputs, named_files, names_a_model,
+};
 pub use rows::{FileFacts, ScorerFacts};
 
 /// One thing that is wrong or worth knowing.

@@ -140,49 +140,78 @@ pub fn missing_data(key: &str, place: &Place) -> Option<String> {
 /// Overrides that name by their full path the files that lie beside the experiment's file and not here: the copy of the
 /// experiment in the run's directory, which the trainer reads, has other neighbours.
 pub fn beside_overrides(experiment: &Experiment, experiment_file: &Path) -> Vec<String> {
-    let beside = |written: &String| {
+    let beside = |written: &str| {
         let place = Place::of(written, experiment_file);
         let path = std::path::absolute(&place.path).ok()?;
-        (place.path != Path::new(written)).then(|| quoted(&path.display().to_string()))
+        (place.path != Path::new(written)).then(|| path.display().to_string())
     };
+    named_files(experiment)
+        .into_iter()
+        .filter(|(_, files)| files.iter().any(|file| beside(file).is_some()))
+        .map(|(key, files)| {
+            let all: Vec<String> = files
+                .into_iter()
+                .map(|file| beside(&file).unwrap_or(file))
+                .collect();
+            files_override(key, &all)
+        })
+        .collect()
+}
+
+/// The keys that name one file or folder, and not a list.
+const SINGLE: [&str; 6] = [
+    "actor_rollout_ref.model.path",
+    "actor_rollout_ref.model.tokenizer_path",
+    "actor_rollout_ref.rollout.multi_turn.tool_config_path",
+    "critic.model.path",
+    "sft.init_config",
+    "trainer.resume_from_path",
+];
+
+/// Whether a key names a model, which may lie where the run does.
+pub fn names_a_model(key: &str) -> bool {
+    matches!(
+        key,
+        "actor_rollout_ref.model.path"
+            | "actor_rollout_ref.model.tokenizer_path"
+            | "critic.model.path"
+    )
+}
+
+/// Every key that names files or folders, with what it names, as written.
+pub fn named_files(experiment: &Experiment) -> Vec<(&'static str, Vec<String>)> {
     let settings = &experiment.actor_rollout_ref;
     let single = [
-        ("actor_rollout_ref.model.path", Some(&settings.model.path)),
-        (
-            "actor_rollout_ref.model.tokenizer_path",
-            settings.model.tokenizer_path.as_ref(),
-        ),
-        (
-            "actor_rollout_ref.rollout.multi_turn.tool_config_path",
-            settings.rollout.multi_turn.tool_config_path.as_ref(),
-        ),
-        ("critic.model.path", experiment.critic.model.path.as_ref()),
-        ("sft.init_config", experiment.sft.init_config.as_ref()),
-        (
-            "trainer.resume_from_path",
-            experiment.trainer.resume_from_path.as_ref(),
-        ),
+        Some(&settings.model.path),
+        settings.model.tokenizer_path.as_ref(),
+        settings.rollout.multi_turn.tool_config_path.as_ref(),
+        experiment.critic.model.path.as_ref(),
+        experiment.sft.init_config.as_ref(),
+        experiment.trainer.resume_from_path.as_ref(),
     ];
-    let mut overrides: Vec<String> = single
-        .into_iter()
-        .filter_map(|(key, written)| Some(format!("{key}={}", beside(written?)?)))
-        .collect();
-    for (key, files) in [
+    let lists = [
         ("data.train_files", &experiment.data.train_files),
         ("data.val_files", &experiment.data.val_files),
         ("sft.train_files", &experiment.sft.train_files),
         ("sft.val_files", &experiment.sft.val_files),
         (PROBE, &experiment.trainer.guard_probe_files),
-    ] {
-        if files.iter().any(|file| beside(file).is_some()) {
-            let all: Vec<String> = files
-                .iter()
-                .map(|file| beside(file).unwrap_or_else(|| quoted(file)))
-                .collect();
-            overrides.push(format!("{key}=[{}]", all.join(",")));
-        }
+    ];
+    SINGLE
+        .into_iter()
+        .zip(single)
+        .filter_map(|(key, written)| Some((key, vec![written?.clone()])))
+        .chain(lists.map(|(key, files)| (key, files.clone())))
+        .collect()
+}
+
+/// The override that gives such a key other names.
+pub fn files_override(key: &str, files: &[String]) -> String {
+    let quoted: Vec<String> = files.iter().map(|file| quoted(file)).collect();
+    if SINGLE.contains(&key) {
+        format!("{key}={}", quoted.join(""))
+    } else {
+        format!("{key}=[{}]", quoted.join(","))
     }
-    overrides
 }
 
 /// A text in the grammar of overrides.

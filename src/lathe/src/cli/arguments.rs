@@ -22,7 +22,7 @@ Exit codes:
   4    the run started and failed
   5    another program is writing to this run directory, or it holds a warm-up or evaluation already
   6    the run refused what `lathe ctl` asked of it
-  7    `lathe ctl` cannot reach the run: it has ended, runs elsewhere, or does not answer
+  7    `lathe ctl` cannot reach the run: it has ended, runs elsewhere, or does not answer; or a target cannot be reached
   8    `lathe run --resume` of a run whose every step is trained: nothing is left to do
   130  stopped on request: after one Ctrl-C with a checkpoint, after a second one at once and without
   129, 143  lathe was told to leave (SIGHUP, SIGTERM); the run goes on
@@ -153,7 +153,7 @@ pub enum Command {
     Export(ExportArguments),
     /// List a run's checkpoints, and remove those that no rule keeps
     Checkpoints(CheckpointsArguments),
-    /// Ask a run on this machine to save a checkpoint and stop
+    /// Ask a run to save a checkpoint and stop
     Stop {
         /// A path, a name, the start of an id, or `latest`
         run: OsString,
@@ -162,6 +162,36 @@ pub enum Command {
     },
     /// Control a running run: pause, resume, step, checkpoint, stop, set, status, knobs, mode, guards, arm, roll back
     Ctl(CtlArguments),
+    /// List the machines that runs may be started on
+    #[command(after_help = TARGETS_HELP)]
+    Targets {
+        /// JSON lines, one a target
+        #[arg(long)]
+        json: bool,
+    },
+    /// Look at a target: the line, versions, GPUs and who uses them, disk, libtorch, clock; and what to do about each
+    Doctor {
+        /// A target, or a host that `ssh` knows
+        target: String,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set a target up, log in to it, list its runs
+    Target {
+        #[command(subcommand)]
+        command: TargetCommand,
+    },
+    /// Fetch rollouts or checkpoints of a run on another machine: only what is not here, checked by hash
+    Pull {
+        /// A path, a name, the start of an id, or `latest`
+        run: OsString,
+        /// A checkpoint instead of the rollouts: its step, latest, or all
+        #[arg(long, value_name = "STEP")]
+        checkpoint: Option<String>,
+        #[command(flatten)]
+        place: RunsPlace,
+    },
     /// List the experiment's keys with type, default and meaning
     Keys {
         /// Only keys whose path or meaning contains this
@@ -185,11 +215,55 @@ pub enum Command {
     Completions { shell: Shell },
     /// Print the man page, or write it and one of each command into a folder (for packagers)
     Man { directory: Option<PathBuf> },
+    /// Answers another machine's lathe on standard input and output
+    #[command(name = remote::wire::FAR_COMMAND, hide = true)]
+    Far,
+    /// Watches over a run that was started from another machine
+    #[command(name = remote::wire::SUPERVISE_COMMAND, hide = true)]
+    Supervise { run: PathBuf },
     /// Becomes the trainer in a session of its own
     #[command(name = crate::launch::EXEC_COMMAND, hide = true)]
     ExecTrainer {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<OsString>,
+    },
+}
+
+const TARGETS_HELP: &str = "\
+Targets stand in targets.yaml, in this folder and in lathe's folder of your configuration:
+
+  gpu1:                      # lathe run EXPERIMENT --on gpu1
+    kind: ssh                # ssh or local
+    host: ana@gpu1.lab       # as `ssh` takes it: aliases, jumps, keys of ~/.ssh/config [default: the name]
+    gpus: auto               # one free one; as_is, none, a number of free ones, or a list such as [0, 1]
+    at_once: 2               # runs at the same time; more wait there for their turn
+    folder: .lathe           # for programs, files and runs there
+    models: /data/models     # where models are looked for that are not here
+    environment: {HF_HOME: /data/hf}
+    pass: [WANDB_API_KEY]    # variables that the trainer gets as they are here; nothing of them is written down
+    program, trainer, libtorch, ssh_config, connect_timeout, compression
+
+A host that stands in no file is a target too: lathe doctor HOST.";
+
+#[derive(Debug, Subcommand)]
+pub enum TargetCommand {
+    /// Put this lathe, its trainer and libtorch there, where the machines fit together: only what is missing, checked by hash
+    Setup {
+        /// A target, or a host that `ssh` knows
+        target: String,
+    },
+    /// Log in by hand where a password or a code is asked for; what follows uses that connection
+    Login {
+        /// A target, or a host that `ssh` knows
+        target: String,
+    },
+    /// List the runs that lie there
+    Runs {
+        /// A target, or a host that `ssh` knows
+        target: String,
+        /// JSON lines, one a run
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -362,14 +436,15 @@ pub struct Form {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Ctrl-C once saves a checkpoint and stops; twice ends the run at once. Ending lathe in any other
-way leaves the run alone: `lathe follow latest` shows it again.
+way leaves the run alone: `lathe follow latest` shows it again. With --on, Ctrl-C leaves it alone too.
 
 Overrides are Hydra's: a.b=v sets, +a.b=v adds, ~a.b removes. See `lathe keys`.
 
 Examples:
   lathe run experiments/quickstart.yaml
   lathe run experiments/quickstart.yaml trainer.seed=7 algorithm.adv_estimator=gae
-  lathe run experiments/quickstart.yaml --json | tail -1")]
+  lathe run experiments/quickstart.yaml --json | tail -1
+  lathe run experiments/quickstart.yaml --on gpu1 --detach")]
 pub struct RunArguments {
     /// The experiment's YAML file; none with --resume
     #[arg(value_name = "EXPERIMENT")]
@@ -385,6 +460,9 @@ pub struct RunArguments {
     /// Start the run and return
     #[arg(long, conflicts_with_all = ["plain", "verbose"])]
     pub detach: bool,
+    /// Where: a target, or a host that `ssh` knows. Ctrl-C then leaves the run alone
+    #[arg(long, value_name = "TARGET")]
+    pub on: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ mod guards;
 
 use std::time::Duration;
 
+use remote::near::control::connect;
 use runlog::control::{
     Answer, Applied, Client, ClientError, Command, GuardOrder, KNOBS, KnobState, Status, find_knob,
 };
@@ -15,6 +16,7 @@ use serde_json::json;
 use super::arguments::{CtlArguments, CtlCommand};
 use super::{Failure, Output, runs};
 use crate::headless::{self, format};
+use crate::launch;
 use crate::terminal::{Role, Terminal};
 
 /// Without `--wait`: how long an answer may take that comes between two steps. What takes longer waits for a step's end.
@@ -26,7 +28,7 @@ pub fn ctl(arguments: &CtlArguments, out: &mut Output, terminal: Terminal) -> Re
     // What is wrong with the command is told whether the run lives or not.
     let commands = commands(arguments)?;
     let run_dir = runs::find(&arguments.place, &arguments.run)?;
-    let mut client = Client::connect(&run_dir, &Client::name("lathe ctl"))?;
+    let mut client = connect(&run_dir, &Client::name("lathe ctl"), &launch::targets())?;
     if let Some(commands) = commands {
         return send(&mut client, commands, arguments, out);
     }

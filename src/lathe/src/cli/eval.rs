@@ -49,6 +49,7 @@ pub fn eval(
             .clone()
             .unwrap_or_else(|| format!("eval-{}", short_name(&arguments.model)));
         let order = Order {
+            target: None,
             job: Job::Run,
             experiment,
             overrides: overrides(arguments, &model),

@@ -1,7 +1,7 @@
 //! The command line: what can be said, and which function answers. Commands print to `Output` and give an exit code.
 //!
 //! ```text
-//!  arguments ─► Cli (clap) ─► cli::{workbench, run, reward, check, data, eval, winrate, model, bandit, runs, ctl, keys, metrics} ─► exit code of runlog::exit_code
+//!  arguments ─► Cli (clap) ─► cli::{workbench, run, reward, check, data, eval, winrate, model, bandit, runs, ctl, elsewhere, keys, metrics} ─► exit code of runlog::exit_code
 //! ```
 //! Expected failures are [`Failure`] values with their exit code; only `main` prints them.
 
@@ -11,6 +11,7 @@ mod check;
 mod checkpoints;
 mod ctl;
 mod data;
+mod elsewhere;
 mod eval;
 mod experiment_file;
 mod export;
@@ -98,6 +99,16 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         Command::Stop { run, place } => runs::stop(&place, &run, out),
         Command::Ctl(arguments) => ctl::ctl(&arguments, out, terminal),
         Command::Runs(arguments) => runs::runs(&arguments, out, terminal),
+        Command::Targets { json } => elsewhere::targets(json, out, terminal),
+        Command::Doctor { target, json } => elsewhere::examine(&target, json, out, terminal),
+        Command::Target { command } => elsewhere::target_command(&command, out, terminal),
+        Command::Pull {
+            run,
+            checkpoint,
+            place,
+        } => elsewhere::pull(&run, checkpoint.as_deref(), &place, out, terminal),
+        Command::Far => Ok(elsewhere::answer()),
+        Command::Supervise { run } => Ok(elsewhere::supervise(&run)),
         Command::Keys { filter, json } => keys::keys(filter.as_deref(), json, out, terminal),
         Command::Metrics {
             filter,

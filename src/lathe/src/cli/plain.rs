@@ -8,13 +8,13 @@ use runlog::alarms::{Alarms, Limits, Severity};
 use runlog::exit_code;
 use runlog::metrics::{self, Direction};
 use runlog::notes::Notes;
-use runlog::run_dir::RunDir;
+use runlog::run_dir::{self, RunDir};
 use runlog::run_list::{Entry, RunList};
 use runlog::state::{Liveness, RunState, liveness};
 
 use super::arguments::{Form, RunsPlace};
 use super::run::{self, root};
-use super::{Failure, Output, report};
+use super::{Failure, Output, elsewhere, report};
 use crate::headless::judges::Judges;
 use crate::headless::{self, format, summary};
 use crate::terminal::{Role, Terminal};
@@ -27,6 +27,10 @@ const LISTED: [&str; 3] = ["reward", "score", "kl"];
 /// The list of runs with all that page Runs shows of each.
 pub fn runs(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i32, Failure> {
     let root = root(place);
+    // What cannot be listed is told by the list.
+    if let Ok((runs, _)) = run_dir::list(&root) {
+        elsewhere::refresh(&runs);
+    }
     let mut list = RunList::new([root.clone()]);
     list.refresh(SystemTime::now());
     let warn = |reason: &str| {

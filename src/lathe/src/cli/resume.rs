@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::time::SystemTime;
 
 use runlog::exit_code;
-use runlog::run_dir::{RunDir, write_renamed};
+use runlog::run_dir::{Origin, RunDir, write_renamed};
 use runlog::state::{Liveness, glance};
 
 use super::arguments::RunArguments;
@@ -21,6 +21,15 @@ pub fn run(
     terminal: Terminal,
 ) -> Result<i32, Failure> {
     let run_dir = runs::find(&arguments.place, resumed)?;
+    if let Some(target) = run_dir.origin().and_then(Origin::target) {
+        return Err(Failure::usage(format!(
+            "{} is a copy of a run on {target}; start a run there from its checkpoint: lathe pull {} --checkpoint latest, then \
+             lathe run EXPERIMENT --from {} --on {target}",
+            run_dir.name(),
+            run_dir.info().id,
+            run_dir.info().id
+        )));
+    }
     refuse_running(&run_dir)?;
     let overrides: Vec<String> = arguments
         .experiment

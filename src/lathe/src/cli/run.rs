@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use remote::targets::TargetKind;
 use runlog::event::{EventKind, RunStatus};
 use runlog::exit_code;
 use runlog::recorder::{Options, Recorder};
@@ -12,7 +13,7 @@ use serde_json::json;
 use super::arguments::{Form, RunArguments, RunsPlace};
 use super::check::finding_line;
 use super::experiment_file;
-use super::{Failure, Output, checkpoints, report, reward, runs};
+use super::{Failure, Output, checkpoints, elsewhere, report, reward, runs};
 use crate::headless::{End, Follow, Followed, JsonView, PlainView, ProgressView, View};
 use crate::launch::{self, Job, Order, StartError, Trainer};
 use crate::terminal::Terminal;
@@ -77,9 +78,24 @@ fn start_and_follow(
         overrides: given,
         name: arguments.name.clone(),
         runs_root: root(&arguments.place),
+        target: arguments.on.clone(),
         parent,
         command: typed(),
     };
+    if let Some(name) = &arguments.on {
+        let target = elsewhere::target(name, terminal)?;
+        if target.kind == TargetKind::Ssh {
+            let is_detached = arguments.detach;
+            return elsewhere::run_elsewhere(
+                order,
+                target,
+                arguments.form,
+                is_detached,
+                out,
+                terminal,
+            );
+        }
+    }
     let say = |followed: &Followed, out: &mut Output| match job {
         Job::Reward => reward::table(&followed.state, out, terminal),
         Job::Run | Job::Sft => Ok(()),
@@ -269,9 +285,10 @@ pub fn follow(
     let run_dir = runs::find(place, run)?;
     let follow = Follow::new(&run_dir.events_path())
         .map_err(|error| Failure::unexpected(format!("cannot take over signals: {error}")))?;
+    let keeper = elsewhere::keep(&run_dir)?;
     let rollouts = experiment_file::rollouts_per_step_of_run(&run_dir);
     let followed = watch(&run_dir, form, rollouts, out, terminal, |view| {
         follow.other(&run_dir, view)
     })?;
-    report::print(&run_dir, &followed, form.json, out, terminal)
+    elsewhere::finish(&run_dir, keeper, &followed, form.json, out, terminal)
 }

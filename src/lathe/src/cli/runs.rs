@@ -6,13 +6,13 @@ use std::time::SystemTime;
 use runlog::control::{Answer, Client, Command};
 use runlog::exit_code;
 use runlog::number::Values;
-use runlog::run_dir::{self, RunDir, host_name};
+use runlog::run_dir::{self, Origin, RunDir, host_name};
 use runlog::state::{Evaluation, Glance, Liveness, glance, val_reward};
 use serde_json::json;
 
 use super::arguments::{RunsArguments, RunsCommand, RunsPlace};
 use super::run::root;
-use super::{Failure, Output, plain, report};
+use super::{Failure, Output, elsewhere, plain, report};
 use crate::terminal::{Role, Terminal};
 
 pub fn runs(
@@ -42,6 +42,9 @@ pub fn find(place: &RunsPlace, run: &OsStr) -> Result<RunDir, Failure> {
 
 fn list_json(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i32, Failure> {
     let root = root(place);
+    let (runs, _) = run_dir::list(&root)?;
+    elsewhere::refresh(&runs);
+    // What they say of their host and process may be news.
     let (runs, unreadable) = run_dir::list(&root)?;
     let now = SystemTime::now();
     let warn = |reason: &str| {
@@ -122,6 +125,9 @@ pub fn stop(place: &RunsPlace, run: &OsStr, out: &mut Output) -> Result<i32, Fai
                 other.word()
             )));
         }
+    }
+    if let Some(Origin::Target { .. }) = run_dir.origin() {
+        return elsewhere::stop(&run_dir, out);
     }
     if info.host != host_name() {
         return Err(Failure::usage(format!(

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use jiff::Timestamp;
 use runlog::exit_code;
-use runlog::run_dir::RunDir;
+use runlog::run_dir::{Mirror, MirrorLink, RunDir, Standing};
 use runlog::state::{Ended, Liveness, RunState, liveness};
 use runlog::tail::{Limits, Tail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -235,7 +236,17 @@ impl Follow {
 
     fn watch_other(&mut self, run_dir: &RunDir, view: &mut dyn View) -> Result<End, Failure> {
         let mut looked_at: Option<Instant> = None;
+        let mut line = LineWatch::default();
         loop {
+            if run_dir.origin().is_some()
+                && line.is_due()
+                && let Some(mirror) = Mirror::read(run_dir)
+            {
+                view.link(&mirror.link.words(Timestamp::now()));
+                for words in line.look(&mirror) {
+                    view.link_notice(&words);
+                }
+            }
             let is_due = looked_at.is_none_or(|at| at.elapsed() >= LIVENESS_EVERY);
             let liveness = is_due.then(|| {
                 looked_at = Some(Instant::now());
@@ -245,6 +256,9 @@ impl Follow {
             });
             self.read_all(view)?;
             if let Some(ended) = &self.state.ended {
+                if line.cut.is_some() {
+                    view.link_notice(BACK);
+                }
                 return Ok(End::Recorded(ended.clone()));
             }
             if let Some(Liveness::PresumedDead { reason }) = liveness {
@@ -290,6 +304,62 @@ impl Follow {
             view.event(event, &self.state)?;
         }
         Ok(batch.has_more)
+    }
+}
+
+/// Says when the line to a run of another machine is cut, and when it is back; what the other machine warns of, once.
+#[derive(Debug, Default)]
+struct LineWatch {
+    looked_at: Option<Instant>,
+    cut: Option<String>,
+    warning: Option<String>,
+    why_queued: Option<String>,
+}
+
+const BACK: &str = "connected again; nothing was missed";
+/// Between two looks at how the copy stands.
+const LINE_EVERY: Duration = Duration::from_millis(500);
+
+impl LineWatch {
+    fn is_due(&mut self) -> bool {
+        let is_due = self.looked_at.is_none_or(|at| at.elapsed() >= LINE_EVERY);
+        if is_due {
+            self.looked_at = Some(Instant::now());
+        }
+        is_due
+    }
+
+    fn look(&mut self, mirror: &Mirror) -> Vec<String> {
+        let mut told = Vec::new();
+        match &mirror.link {
+            MirrorLink::Disconnected {
+                reason, attempts, ..
+            } if *attempts > 0 => {
+                if self.cut.as_ref() != Some(reason) {
+                    told.push(format!("disconnected, retrying: {reason}"));
+                    self.cut = Some(reason.clone());
+                }
+            }
+            MirrorLink::Live { .. } | MirrorLink::Complete => {
+                if self.cut.take().is_some() {
+                    told.push(BACK.to_owned());
+                }
+            }
+            MirrorLink::Connecting | MirrorLink::Disconnected { .. } => {}
+        }
+        if mirror.warning != self.warning {
+            told.extend(mirror.warning.clone());
+            self.warning.clone_from(&mirror.warning);
+        }
+        let why = match &mirror.standing {
+            Standing::Queued { why } if why != "to begin" => Some(why.clone()),
+            _ => None,
+        };
+        if why != self.why_queued {
+            told.extend(why.as_ref().map(|why| format!("it waits {why}")));
+            self.why_queued = why;
+        }
+        told
     }
 }
 
@@ -351,6 +421,43 @@ mod tests {
         assert_eq!(look(0), None);
         assert_eq!(look(1 << 30), None);
         assert!(look(4096).is_some());
+    }
+
+    #[test]
+    fn a_cut_line_is_told_once_with_its_reason_and_so_is_its_return() {
+        let mut line = LineWatch::default();
+        let mut mirror = Mirror {
+            keeper: runlog::run_dir::ProcessIdentity::of(std::process::id()),
+            link: MirrorLink::Live { behind_ms: 3 },
+            standing: Standing::Running,
+            heard_at: None,
+            warning: None,
+            received_bytes: 0,
+        };
+        assert_eq!(line.look(&mirror), Vec::<String>::new());
+        mirror.link = MirrorLink::Disconnected {
+            since: Timestamp::now(),
+            attempts: 1,
+            reason: "gpu1 cannot be reached".to_owned(),
+        };
+        assert_eq!(
+            line.look(&mirror),
+            ["disconnected, retrying: gpu1 cannot be reached"]
+        );
+        assert_eq!(line.look(&mirror), Vec::<String>::new());
+        mirror.link = MirrorLink::Live { behind_ms: 3 };
+        mirror.warning = Some("the disk there is full".to_owned());
+        assert_eq!(
+            line.look(&mirror),
+            [
+                "connected again; nothing was missed",
+                "the disk there is full"
+            ]
+        );
+        mirror.standing = Standing::Queued {
+            why: "in line: 1 before it".to_owned(),
+        };
+        assert_eq!(line.look(&mirror), ["it waits in line: 1 before it"]);
     }
 
     #[test]

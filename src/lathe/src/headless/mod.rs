@@ -55,6 +55,14 @@ pub trait View {
         eprintln!("{text}");
     }
 
+    /// How fresh the copy of a run of another machine is, in words; twice a second.
+    fn link(&mut self, _words: &str) {}
+
+    /// Something about the line to the other machine, for people.
+    fn link_notice(&mut self, text: &str) {
+        self.notice(text);
+    }
+
     /// Nothing more will come; leaves the terminal clean.
     fn close(&mut self) {}
 }

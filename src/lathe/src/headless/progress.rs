@@ -35,6 +35,8 @@ pub struct ProgressView {
     /// None when the experiment does not say.
     rollouts_per_step: Option<u64>,
     is_stopping: bool,
+    /// How fresh a copy is; empty for runs of this machine.
+    link: String,
     _quiet: QuietControls,
 }
 
@@ -90,6 +92,7 @@ impl ProgressView {
             values,
             rollouts_per_step,
             is_stopping: false,
+            link: String::new(),
             _quiet: QuietControls::new(),
         }
     }
@@ -121,6 +124,10 @@ impl ProgressView {
             if let Some(left) = time_left(state) {
                 text.push_str("  eta ");
                 text.push_str(&format::duration(left));
+            }
+            if !self.link.is_empty() {
+                text.push_str("  ");
+                text.push_str(&self.link);
             }
             self.steps.set_message(text);
         }
@@ -196,6 +203,14 @@ impl View for ProgressView {
 
     fn notice(&mut self, text: &str) {
         self.is_stopping = true;
+        self.scroll(Role::Caution, ("▲", "!"), text);
+    }
+
+    fn link(&mut self, words: &str) {
+        words.clone_into(&mut self.link);
+    }
+
+    fn link_notice(&mut self, text: &str) {
         self.scroll(Role::Caution, ("▲", "!"), text);
     }
 

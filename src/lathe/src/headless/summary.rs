@@ -5,6 +5,7 @@ use std::path::Path;
 
 use runlog::alarms::{Alarms, Limits};
 use runlog::event::Lane;
+use runlog::run_dir::RunDir;
 use runlog::state::{AlarmGroup, Percentiles, RunState, Series};
 
 use super::judges::{self, Judges};
@@ -50,10 +51,14 @@ pub fn lines(
     lines.push(labelled("run", &run_dir.display().to_string()));
     if let Some(checkpoint) = state.checkpoints.last() {
         let path = run_dir.join(&checkpoint.path);
-        lines.push(labelled(
-            "model",
-            &format!("{} (Hugging Face layout)", path.display()),
-        ));
+        let words = match copied_from(run_dir) {
+            Some((target, id)) if !path.exists() => format!(
+                "{} on {target}; fetch it: lathe pull {id} --checkpoint latest",
+                checkpoint.path
+            ),
+            _ => format!("{} (Hugging Face layout)", path.display()),
+        };
+        lines.push(labelled("model", &words));
     }
     lines
 }
@@ -77,6 +82,13 @@ fn headline(state: &RunState, standing: &Standing, terminal: Terminal) -> String
         terminal.paint(standing.role, &standing.word),
         format::duration(seconds(state.elapsed_ms))
     )
+}
+
+/// The machine that a copy's run is on, and the run's id.
+fn copied_from(run_dir: &Path) -> Option<(String, String)> {
+    let run_dir = RunDir::open(run_dir).ok()?;
+    let target = run_dir.origin()?.target()?.to_owned();
+    Some((target, run_dir.info().id.clone()))
 }
 
 fn curves(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {

@@ -7,6 +7,7 @@
 //! ```
 //! `setsid` before the exec needs no unsafe code, and takes the trainer out of reach of the terminal's Ctrl-C and hang-up.
 
+mod elsewhere;
 mod ending;
 mod find;
 mod start;
@@ -20,6 +21,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+pub use elsewhere::{ElsewhereError, keep_copy, prepare_elsewhere, start_elsewhere, targets};
 pub use ending::{Ending, last_lines};
 pub use find::find_trainer;
 pub use start::{Order, StartError, first_sign, name_override, prepare, start, text_override};

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use experiment::{Complaint, Loaded, Severity};
+use experiment::{Complaint, Experiment, Loaded, Severity};
 use runlog::run_dir::{NewRun, RunDir, RunDirError, git_state};
 use runlog::state::RunState;
 use runlog::tail::{Limits, Tail};
@@ -32,6 +32,8 @@ pub struct Order {
     pub name: Option<String>,
     /// Where the run's directory is made.
     pub runs_root: PathBuf,
+    /// The machine it is for, as `--on` names it; None: this one.
+    pub target: Option<String>,
     /// The id of the run that this one varies.
     pub parent: Option<String>,
     /// What a person would type to start it, for `run.json`.
@@ -94,10 +96,7 @@ pub fn prepare(order: Order) -> Result<Prepared, StartError> {
     ));
     let loaded = inspected(&order.experiment, &overrides)?;
     let experiment = &loaded.experiment;
-    if order.job == Job::Run
-        && experiment.data.train_files.is_empty()
-        && !experiment.sft.train_files.is_empty()
-    {
+    if only_supervised(experiment, order.job) {
         return Err(StartError::OnlySupervised {
             file: order.experiment,
         });
@@ -113,7 +112,14 @@ pub fn prepare(order: Order) -> Result<Prepared, StartError> {
     })
 }
 
-fn inspected(path: &Path, overrides: &[String]) -> Result<Loaded, StartError> {
+/// Nothing to reinforce in what is to be a training run.
+pub(super) fn only_supervised(experiment: &Experiment, job: Job) -> bool {
+    job == Job::Run
+        && experiment.data.train_files.is_empty()
+        && !experiment.sft.train_files.is_empty()
+}
+
+pub(super) fn inspected(path: &Path, overrides: &[String]) -> Result<Loaded, StartError> {
     let loaded = experiment::inspect(path, overrides);
     if loaded.has_errors() {
         return Err(StartError::Experiment {
@@ -137,6 +143,7 @@ impl Prepared {
             versions: versions.into(),
             command: self.order.command.clone(),
             experiment_yaml: self.loaded.resolved.clone(),
+            origin: None,
         };
         Ok(RunDir::create(&self.order.runs_root, &new)?)
     }

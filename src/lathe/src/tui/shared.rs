@@ -11,7 +11,7 @@ use ratatui::style::Style;
 use runlog::RunState;
 use runlog::event::RunStatus;
 use runlog::notes::Notes;
-use runlog::run_dir::RunInfo;
+use runlog::run_dir::{Mirror, MirrorLink, RunInfo, Standing};
 use runlog::state::{Glance, Liveness};
 
 use super::keymap::Keymap;
@@ -61,6 +61,8 @@ pub struct RunEntry {
     pub problem: Option<String>,
     /// `glance` tells a moment of its replay.
     pub is_replayed: bool,
+    /// Of a run of another machine: how fresh its copy is.
+    pub mirror: Option<Mirror>,
 }
 
 impl RunEntry {
@@ -70,6 +72,17 @@ impl RunEntry {
             return "replay";
         }
         self.glance.as_ref().map_or("unreadable", Glance::word)
+    }
+
+    /// How fresh the copy of a run of another machine is, and what keeps it waiting there; None: it is of this machine, or all
+    /// of it is here.
+    pub fn link_words(&self, now: Timestamp) -> Option<String> {
+        let mirror = self.mirror.as_ref()?;
+        match (&mirror.link, &mirror.standing) {
+            (MirrorLink::Complete, _) => None,
+            (MirrorLink::Live { .. }, Standing::Queued { why }) => Some(format!("waits {why}")),
+            (link, _) => Some(link.words(now)),
+        }
     }
 
     /// Its process lives; it may be paused.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::protocol::{Answer, Command, MAX_LINE_BYTES, Request, Status};
 use super::socket;
-use crate::run_dir::{RunDir, host_name};
+use crate::run_dir::{Origin, RunDir, host_name};
 use crate::state::{Liveness, glance};
 
 /// How long the server's own thread may take for a first answer. It waits for nothing, so this is long.
@@ -37,6 +37,9 @@ pub enum ClientError {
     /// The run ended, or closed the connection, while we waited.
     #[error("{run} closed the connection: {reason}")]
     Closed { run: String, reason: String },
+    /// The machine it runs on cannot be reached, or says why it cannot be asked.
+    #[error("{run} cannot be asked: {reason}")]
+    Far { run: String, reason: String },
     #[error("cannot reach the control socket of {run}: {source}")]
     Io { run: String, source: io::Error },
 }
@@ -73,6 +76,10 @@ impl Client {
         let run = run_dir.name().to_owned();
         let info = run_dir.info();
         is_running(run_dir)?;
+        if let Some(Origin::Target { target, .. }) = run_dir.origin() {
+            let host = target.clone();
+            return Err(ClientError::OtherHost { run, host });
+        }
         if info.host != host_name() {
             return Err(ClientError::OtherHost {
                 run,
@@ -98,15 +105,20 @@ impl Client {
                 _ => ClientError::Io { run, source },
             }
         })?;
-        Ok(Self {
-            run,
-            pid: info.pid,
+        Ok(Self::over(stream, run_dir, who))
+    }
+
+    /// Over a connection that leads to the run's socket, such as one through another machine.
+    pub fn over(stream: UnixStream, run_dir: &RunDir, who: &str) -> Self {
+        Self {
+            run: run_dir.name().to_owned(),
+            pid: run_dir.info().pid,
             who: who.to_owned(),
             stream,
             input: Vec::new(),
             early: Vec::new(),
             next_id: 1,
-        })
+        }
     }
 
     /// A name for [`Client::connect`]: `ana@laptop via lathe ctl`.
@@ -225,7 +237,7 @@ impl Client {
 }
 
 /// Its end, or its death, as an error.
-fn is_running(run_dir: &RunDir) -> Result<(), ClientError> {
+pub fn is_running(run_dir: &RunDir) -> Result<(), ClientError> {
     let not_running = |reason: String| ClientError::NotRunning {
         run: run_dir.name().to_owned(),
         reason,

@@ -25,7 +25,7 @@ mod tests;
 mod waits;
 
 pub use arms::{ArmOrder, ArmState, words as arm_words};
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientError, is_running};
 pub use knobs::{Knob, KnobError, TABLE as KNOBS, find as find_knob};
 pub use orders::{
     ALL_GUARDS, CheckpointName, CheckpointState, GuardOrder, GuardState, RunMode, rung,
@@ -34,4 +34,5 @@ pub use protocol::{
     Answer, Applied, Command, KnobState, MAX_LINE_BYTES, MAX_STALENESS, Malformed, Request, Status,
 };
 pub use server::{Board, Job, Server, ServerError};
+pub use socket::connect_now;
 pub use waits::WaitState;

@@ -57,7 +57,7 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Connects without ever waiting: a process that does not accept (it is suspended, say) gives `WouldBlock`.
-pub(super) fn connect_now(path: &Path) -> io::Result<UnixStream> {
+pub fn connect_now(path: &Path) -> io::Result<UnixStream> {
     let named = named(path)?;
     let socket: OwnedFd = socket_with(
         AddressFamily::UNIX,

@@ -51,7 +51,7 @@ impl Bench {
     }
 
     fn raw(&self) -> UnixStream {
-        let stream = socket::connect_now(&self.run_dir.control_path()).unwrap();
+        let stream = connect_now(&self.run_dir.control_path()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }

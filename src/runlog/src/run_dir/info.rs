@@ -9,7 +9,7 @@ use std::{fs, io};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{NewRun, RunDirError};
+use super::{NewRun, Origin, RunDirError};
 
 pub(super) const FILE: &str = "run.json";
 
@@ -60,6 +60,9 @@ pub struct RunInfo {
     pub seed: u64,
     #[serde(default)]
     pub command: Vec<String>,
+    /// Where the run lies when this directory only shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 impl RunInfo {
@@ -88,6 +91,7 @@ impl RunInfo {
             versions: new.versions.clone(),
             seed: new.seed,
             command: new.command.clone(),
+            origin: new.origin.clone(),
         };
         info.owned_by_this_process();
         Ok(info)

@@ -6,12 +6,14 @@
 //!   events.jsonl      the truth, one Event a line         lock              held (flock) by the one writer
 //!   metrics/  rollouts/  checkpoints/  log.txt            see `store`, and the trainer
 //!   control.sock      commands for the running trainer    see `control`
+//!   exit.json         how its process ended, [`Exit`]     mirror.json       of a copy: how fresh it is, [`Mirror`]
 //! ```
 //! Knows nothing of what the events mean. Every path inside a run directory is named here and nowhere else.
 
 mod find;
 mod info;
 mod lock;
+mod origin;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +26,7 @@ pub use find::{DEFAULT_ROOT, ROOT_VARIABLE, list, resolve, root};
 pub use info::{FORMAT_VERSION, Git, RunInfo, git_state, host_name};
 pub(crate) use info::{boot_id, process_start_ticks};
 pub use lock::WriterLock;
+pub use origin::{Exit, Mirror, MirrorLink, Origin, ProcessIdentity, Standing};
 
 /// What went wrong with a run directory. Each names the path and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +111,8 @@ pub struct NewRun {
     pub command: Vec<String>,
     /// The resolved experiment, comments kept; becomes `experiment.yaml`.
     pub experiment_yaml: String,
+    /// Where the run lies when this directory is to show one of elsewhere.
+    pub origin: Option<Origin>,
 }
 
 /// An existing run directory of a format this program reads.
@@ -158,6 +163,22 @@ impl RunDir {
         self.info.owned_by_this_process();
         self.write_info()?;
         Ok(lock)
+    }
+
+    /// Makes this process the one writer of a run that it does not run, such as a copy of one; `run.json` stays.
+    pub fn lock(&self) -> Result<WriterLock, RunDirError> {
+        WriterLock::acquire(&self.path)
+    }
+
+    /// Replaces `run.json`. For the one writer.
+    pub fn replace_info(&mut self, info: RunInfo) -> Result<(), RunDirError> {
+        self.info = info;
+        self.write_info()
+    }
+
+    /// Where the run lies of which this directory is a copy.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.info.origin.as_ref()
     }
 
     fn write_info(&self) -> Result<(), RunDirError> {

@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::event::{Event, EventKind, RunStatus};
 use crate::number::Values;
-use crate::run_dir::{RunDir, boot_id, host_name, process_start_ticks};
+use crate::run_dir::{
+    Exit, Mirror, Origin, RunDir, Standing, boot_id, host_name, process_start_ticks,
+};
 use crate::tail;
 
 /// How long a run on another host may be silent before it is presumed dead. It writes a host sample each second, but a
@@ -56,7 +58,7 @@ pub fn word(liveness: &Liveness, is_paused: bool) -> &'static str {
 
 /// Whether a run lives, from its end event if there is one, else from its process, else from its silence.
 ///
-/// On this host the process decides: same boot, same pid, same start time. On another host the age of the last write does.
+/// Of a copy of a run elsewhere the other machine decides, as it was last heard. On this host the process decides: same boot, same pid, same start time. On another host the age of the last write does.
 /// `now` is taken as an argument so that a test can choose it.
 pub fn liveness(run_dir: &RunDir, end: Option<(RunStatus, &str)>, now: SystemTime) -> Liveness {
     if let Some((status, reason)) = end {
@@ -69,6 +71,9 @@ pub fn liveness(run_dir: &RunDir, end: Option<(RunStatus, &str)>, now: SystemTim
         };
     }
     let info = run_dir.info();
+    if let Some(Origin::Target { .. }) = info.origin {
+        return liveness_there(run_dir);
+    }
     if info.host == host_name() {
         if info.boot_id.is_some() && info.boot_id != boot_id() {
             return Liveness::PresumedDead {
@@ -104,6 +109,22 @@ pub fn liveness(run_dir: &RunDir, end: Option<(RunStatus, &str)>, now: SystemTim
         }
     } else {
         Liveness::Running
+    }
+}
+
+/// Of a copy: what the other machine last said. A run is not dead because the line is.
+fn liveness_there(run_dir: &RunDir) -> Liveness {
+    if let Some(exit) = Exit::read(run_dir.path()) {
+        return Liveness::PresumedDead {
+            reason: exit.reason,
+        };
+    }
+    match Mirror::read(run_dir).map(|mirror| mirror.standing) {
+        Some(Standing::Lost { reason }) => Liveness::PresumedDead { reason },
+        Some(Standing::Ended) => Liveness::PresumedDead {
+            reason: "its process ended and left no word".to_owned(),
+        },
+        Some(Standing::Queued { .. } | Standing::Running) | None => Liveness::Running,
     }
 }
 

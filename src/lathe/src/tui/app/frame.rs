@@ -221,6 +221,16 @@ impl App {
                 Terse::Name => {}
             }
         }
+        let link = shared
+            .runs
+            .find(&run.key)
+            .and_then(|entry| entry.link_words(shared.now));
+        if let Some(words) = link.filter(|_| terse == Terse::No && shared.replay.is_none()) {
+            spans.push(Span::styled(
+                format!("  {words}"),
+                shared.style(Role::Muted),
+            ));
+        }
         if run.bad_lines > 0 && terse == Terse::No {
             spans.push(Span::styled(
                 match run.bad_lines {

@@ -41,6 +41,7 @@ fn entry(folder: &std::path::Path, name: &str, liveness: Liveness) -> RunEntry {
         glance: Some(glance),
         problem: None,
         is_replayed: false,
+        mirror: None,
         notes: runlog::notes::Notes::default(),
     }
 }

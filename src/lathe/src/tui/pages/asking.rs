@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use remote::near::control::connect;
 use runlog::RunDir;
 use runlog::control::{Answer, Client, ClientError, Command as Asked, Status};
 
+use crate::launch;
 use crate::tui::shared::Shared;
 use crate::tui::widgets::text;
 
@@ -60,7 +62,7 @@ pub fn carry_out(run: &Path, ask: &Ask) -> Told {
         Err(error) => return Told::Failed(error.to_string()),
     };
     let asked = || -> Result<Told, ClientError> {
-        let mut client = Client::connect(&run_dir, &Client::name("lathe"))?;
+        let mut client = connect(&run_dir, &Client::name("lathe"), &launch::targets())?;
         let command = match ask {
             Ask::Status => return Ok(Told::Status(Box::new(client.status()?))),
             Ask::Do(command) => command,

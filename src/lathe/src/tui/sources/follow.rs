@@ -10,6 +10,7 @@ use runlog::run_dir::RunDir;
 use runlog::tail::Limits;
 
 use super::{Outbox, Worker};
+use crate::launch;
 use crate::tui::action::Message;
 use crate::tui::shared::{Problem, RunKey};
 
@@ -88,6 +89,10 @@ fn follow(
     // The tail counts those that it read while the run was opened.
     let mut bad_before = sealed_bad_lines;
     let mut bad_told = 0;
+    // A run of another machine that lies outside of the list's roots; else the list has the lock already, and this one waits.
+    let _keeper = RunDir::open(key.path())
+        .ok()
+        .and_then(|run_dir| launch::keep_copy(&run_dir).ok().flatten());
     let mut is_going = outbox.send(Message::RunOpened {
         key: key.clone(),
         state: Box::new(state),

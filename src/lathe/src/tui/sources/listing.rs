@@ -1,12 +1,16 @@
 //! Keeps the list of runs: all roots, looked at again at intervals, since a process that dies tells nobody.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, SystemTime};
 
+use remote::Keeper;
+use runlog::run_dir::{Mirror, MirrorLink};
 use runlog::run_list;
 
 use super::{Outbox, Worker};
+use crate::launch;
 use crate::tui::action::Message;
 use crate::tui::shared::{RunEntry, RunKey, RunList};
 
@@ -33,8 +37,10 @@ impl Listing {
 fn keep(outbox: &Outbox, roots: Vec<PathBuf>, pokes: &Receiver<()>) {
     let mut list = run_list::RunList::new(roots);
     let mut is_wanted = true;
+    let mut copies = Copies::default();
     loop {
         is_wanted |= list.refresh(SystemTime::now());
+        is_wanted |= copies.refresh(&list);
         if std::mem::take(&mut is_wanted) && !outbox.send(Message::RunsListed(shown(&list))) {
             return;
         }
@@ -47,6 +53,51 @@ fn keep(outbox: &Outbox, roots: Vec<PathBuf>, pokes: &Receiver<()>) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
+    }
+}
+
+/// Copies that are kept at the same time: each costs a process and some bytes a second.
+const MOST_COPIES: usize = 16;
+
+/// Keeps the copies of runs that go on on other machines, so that the list tells how they stand.
+#[derive(Debug, Default)]
+struct Copies {
+    keepers: BTreeMap<PathBuf, Keeper>,
+    /// As they were last told.
+    told: BTreeMap<PathBuf, Mirror>,
+}
+
+impl Copies {
+    /// True: something about one of them is news.
+    fn refresh(&mut self, list: &run_list::RunList) -> bool {
+        let mut now = BTreeMap::new();
+        for entry in list.entries() {
+            if entry.run_dir.origin().is_none() {
+                continue;
+            }
+            let path = entry.run_dir.path();
+            let mirror = Mirror::read(&entry.run_dir);
+            let is_complete = mirror
+                .as_ref()
+                .is_some_and(|mirror| mirror.link == MirrorLink::Complete);
+            if is_complete {
+                self.keepers.remove(path);
+            } else if !self.keepers.contains_key(path)
+                && self.keepers.len() < MOST_COPIES
+                && let Ok(Some(keeper)) = launch::keep_copy(&entry.run_dir)
+            {
+                self.keepers.insert(path.to_owned(), keeper);
+            }
+            now.extend(mirror.map(|mirror| (path.to_owned(), mirror)));
+        }
+        self.keepers.retain(|path, _| {
+            list.entries()
+                .iter()
+                .any(|entry| entry.run_dir.path() == path)
+        });
+        let is_news = now != self.told;
+        self.told = now;
+        is_news
     }
 }
 
@@ -88,5 +139,9 @@ fn entry(entry: &run_list::Entry) -> RunEntry {
         notes: entry.notes.clone(),
         problem: entry.problem.clone(),
         is_replayed: false,
+        mirror: entry
+            .run_dir
+            .origin()
+            .and_then(|_| Mirror::read(&entry.run_dir)),
     }
 }

@@ -178,8 +178,15 @@ fn form_line(
         ),
         Row::Target => (
             "target",
-            "local: this machine (others come later)".to_owned(),
-            Role::Muted,
+            match &choices.target {
+                None => "local: this machine (enter: another)".to_owned(),
+                Some(name) => format!("{name} (enter: the next)"),
+            },
+            if choices.target.is_some() {
+                Role::Accent
+            } else {
+                Role::Muted
+            },
         ),
         Row::Override(at) => ("override", choices.overrides[at].clone(), Role::Accent),
         Row::Add => (

@@ -33,6 +33,8 @@ pub struct Choices {
     pub combine: Combine,
     /// Runs of the queue that go at the same time.
     pub at_once: usize,
+    /// None: this machine.
+    pub target: Option<String>,
 }
 
 impl Default for Choices {
@@ -43,6 +45,7 @@ impl Default for Choices {
             job: Job::Run,
             combine: Combine::Grid,
             at_once: 1,
+            target: None,
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use remote::targets::TargetKind;
+
 use super::super::config::{files, short_name};
 use super::form::Source;
 use super::{Message, answer};
-use crate::launch::{Job, StartError};
+use crate::launch::{self, ElsewhereError, Job, StartError};
 use crate::tui::action::Effect;
 use crate::tui::shared::{RunKey, Shared};
 
@@ -28,6 +30,20 @@ pub(super) fn read_job(path: &Path, shared: &Shared) -> Effect {
             job: None,
         });
         answer(Message::Read(result))
+    })
+}
+
+/// This machine is none of them.
+pub(super) fn targets_job() -> Effect {
+    Effect::job("list targets", move || {
+        let targets = launch::targets();
+        let names = targets
+            .all()
+            .filter(|target| target.kind == TargetKind::Ssh)
+            .map(|target| target.name.clone())
+            .collect();
+        let problem = targets.complaints.first().map(ToString::to_string);
+        answer(Message::Targets(names, problem))
     })
 }
 
@@ -76,4 +92,12 @@ pub(super) fn reason(error: &StartError) -> String {
         other => vec![other.to_string()],
     };
     lines.join("\n")
+}
+
+/// The same of a run for another machine.
+pub(super) fn reason_elsewhere(error: &ElsewhereError) -> String {
+    match error {
+        ElsewhereError::Start(error) => reason(error),
+        other => other.to_string(),
+    }
 }

@@ -42,7 +42,7 @@ use checking::Checking;
 use control::Control;
 use dry_run::DryRun;
 use form::{Form, Row, Source};
-use jobs::{again_job, list_job, read_job};
+use jobs::{again_job, list_job, read_job, targets_job};
 use queue::{Queue, Stage};
 use starting::command_line;
 use sweep::Combine;
@@ -91,6 +91,8 @@ pub enum Message {
     Prepare(PathBuf),
     Listed(Result<Vec<Found>, String>),
     Read(Result<Source, String>),
+    /// The targets of the files, and what is wrong with those.
+    Targets(Vec<String>, Option<String>),
     Checked {
         id: u64,
         outcome: DryRun,
@@ -483,9 +485,7 @@ impl Launch {
             Row::Job => shared.say(Notice::caution(
                 "a supervised warm-up: the experiment names no data.train_files to reinforce on",
             )),
-            Row::Target => shared.say(Notice::good(
-                "runs start on this machine; other targets come later",
-            )),
+            Row::Target => return vec![targets_job()],
             Row::Override(at) => {
                 let text = self.form.choices().overrides[at].clone();
                 self.mode = Mode::Override(typing::OverrideField::new(Some(at), text));
@@ -551,6 +551,25 @@ impl Launch {
                     reason.clone(),
                     help,
                 )));
+            }
+            Message::Targets(names, problem) => {
+                if let Some(problem) = problem {
+                    shared.say(Notice::bad(problem.clone()));
+                } else if names.is_empty() {
+                    shared.say(Notice::caution(
+                        "targets.yaml names no other machine; `lathe targets --help` shows how",
+                    ));
+                }
+                let names = std::mem::take(names);
+                self.form.change(|choices| {
+                    let after = choices.target.as_ref().map_or(0, |now| {
+                        names
+                            .iter()
+                            .position(|name| name == now)
+                            .map_or(names.len(), |at| at + 1)
+                    });
+                    choices.target = names.get(after).cloned();
+                });
             }
             Message::Checked { id, outcome } => {
                 if *id == self.dry_run_id && self.dry_run.is_some() {

@@ -135,6 +135,7 @@ mod tests {
 
     fn order() -> Order {
         Order {
+            target: None,
             job: Job::Run,
             experiment: PathBuf::from("a.yaml"),
             overrides: Vec::new(),

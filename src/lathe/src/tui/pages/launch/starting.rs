@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::dry_run::{self, DryRun};
 use super::form::Source;
-use super::jobs::reason;
+use super::jobs::{reason, reason_elsewhere};
 use super::sweep::Planned;
 use super::{Command, Launch, Message, Pane, answer};
 use crate::launch::{self, Order};
@@ -127,6 +127,7 @@ impl Launch {
             overrides: planned.overrides.clone(),
             name: is_named.then(|| self.form.run_name(planned)),
             runs_root: root.to_owned(),
+            target: self.form.choices().target.clone(),
             parent: source.parent.as_ref().map(|(id, _)| id.clone()),
             command: Vec::new(),
         };
@@ -139,10 +140,14 @@ impl Launch {
         let due = self.queue.due(self.form.choices().at_once);
         due.into_iter()
             .map(|(id, order)| {
+                let target = order.target.clone();
                 Effect::job("start run", move || {
-                    let outcome = launch::start(order)
-                        .map(|run_dir| RunKey::new(run_dir.path()))
-                        .map_err(|error| reason(&error));
+                    let run_dir = match target {
+                        None => launch::start(order).map_err(|error| reason(&error)),
+                        Some(target) => launch::start_elsewhere(order, &target)
+                            .map_err(|error| reason_elsewhere(&error)),
+                    };
+                    let outcome = run_dir.map(|run_dir| RunKey::new(run_dir.path()));
                     answer(Message::Started { id, outcome })
                 })
             })
@@ -200,6 +205,9 @@ pub(super) fn command_line(order: &Order) -> Vec<String> {
     words.extend(order.overrides.iter().map(|text| quoted(text)));
     if let Some(name) = &order.name {
         words.extend(["--name".to_owned(), quoted(name)]);
+    }
+    if let Some(target) = &order.target {
+        words.extend(["--on".to_owned(), quoted(target)]);
     }
     words.push("--detach".to_owned());
     words

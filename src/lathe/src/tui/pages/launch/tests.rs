@@ -94,6 +94,7 @@ fn entry(folder: &Path) -> RunEntry {
         glance: runlog::state::glance(&run_dir, std::time::SystemTime::now()).ok(),
         problem: None,
         is_replayed: false,
+        mirror: None,
         notes: runlog::notes::Notes::default(),
     }
 }

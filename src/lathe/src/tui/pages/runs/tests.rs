@@ -48,6 +48,7 @@ fn entry(name: &str, started_s_ago: i64, liveness: Liveness, step: u64, reward: 
         notes: Notes::default(),
         problem: None,
         is_replayed: false,
+        mirror: None,
     }
 }
 

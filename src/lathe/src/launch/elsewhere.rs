@@ -1,0 +1,328 @@
+//! From an experiment to a run on another machine, and back to the copy of it here.
+//!
+//! ```text
+//!  Order ─► prepare_elsewhere (read, check, gather files) ─► start (connect, send what is missing, begin) ─► copy (run directory here)
+//! ```
+//! What the experiment names goes along under the name it has: a file below this folder keeps its path, one from elsewhere goes
+//! to `sent/`, and the experiment says so. A model that is not here is looked for there.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use experiment::Loaded;
+use experiment::yaml::{self, Node, Value};
+use remote::near::launch::{ShipError, Shipment, Shipped, begin};
+use remote::near::mirror;
+use remote::targets::TargetError;
+use remote::{Keeper, Link, LinkError, Target, Targets, hash, wire};
+use runlog::run_dir::{NewRun, Origin, RunDir, RunDirError, git_state};
+
+use super::start::{Order, StartError, inspected, name_override, only_supervised};
+use crate::check::{self, Place};
+
+/// Where a run's directory here lies until the run has begun there; not listed.
+const STAGING: &str = ".starting";
+
+#[derive(Debug, thiserror::Error)]
+pub enum ElsewhereError {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Ship(#[from] ShipError),
+    #[error(transparent)]
+    RunDir(#[from] RunDirError),
+    #[error("cannot make the copy {}: {source}", path.display())]
+    Copy { path: PathBuf, source: io::Error },
+}
+
+/// An experiment that can be sent.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// With the paths that its files have there.
+    pub loaded: Loaded,
+    pub target: Target,
+    order: Order,
+    shipment: Shipment,
+    /// Models that are to be there already.
+    models: Vec<String>,
+}
+
+/// A run that has begun there.
+#[derive(Debug)]
+pub struct Begun {
+    /// Its copy here.
+    pub run_dir: RunDir,
+    pub shipped: Shipped,
+}
+
+/// Reads and checks all that can be checked here, and gathers what goes along.
+pub fn prepare_elsewhere(order: Order, target: Target) -> Result<Elsewhere, ElsewhereError> {
+    let mut overrides = order.overrides.clone();
+    if let Some(name) = &order.name {
+        overrides.push(name_override(name));
+    }
+    let loaded = inspected(&order.experiment, &overrides)?;
+    if only_supervised(&loaded.experiment, order.job) {
+        let file = order.experiment.clone();
+        return Err(StartError::OnlySupervised { file }.into());
+    }
+    overrides.push(name_override(&loaded.experiment.trainer.experiment_name));
+    let is_here = |written: &str| Place::of(written, &order.experiment).path.exists();
+    let mut findings = check::missing_inputs(&loaded.experiment, &order.experiment, order.job);
+    // It may be there.
+    let model = &loaded.experiment.actor_rollout_ref.model.path;
+    findings.retain(|finding| finding.area != "model" || model.is_empty() || is_here(model));
+    if !findings.is_empty() {
+        return Err(StartError::MissingInputs { findings }.into());
+    }
+    let mut gathered = Gathered {
+        experiment_file: order.experiment.clone(),
+        shipment: Shipment::default(),
+        models: Vec::new(),
+        seen: BTreeSet::new(),
+    };
+    for (key, files) in check::named_files(&loaded.experiment) {
+        let names = files
+            .iter()
+            .map(|written| gathered.take(key, written))
+            .collect::<Result<Vec<_>, _>>()?;
+        if names != files {
+            overrides.push(check::files_override(key, &names));
+        }
+    }
+    let loaded = inspected(&order.experiment, &overrides)?;
+    gathered.take_mentioned(&yaml::parse(&loaded.resolved), Path::new(""))?;
+    Ok(Elsewhere {
+        loaded,
+        target,
+        order,
+        shipment: gathered.shipment,
+        models: gathered.models,
+    })
+}
+
+struct Gathered {
+    experiment_file: PathBuf,
+    shipment: Shipment,
+    models: Vec<String>,
+    seen: BTreeSet<String>,
+}
+
+impl Gathered {
+    /// Takes what a key names along and gives the name it has there.
+    fn take(&mut self, key: &str, written: &str) -> Result<String, ElsewhereError> {
+        let place = Place::of(written, &self.experiment_file);
+        if !place.path.exists() {
+            if check::names_a_model(key) && !written.is_empty() {
+                self.models.push(written.to_owned());
+            }
+            // What is no model and not here was complained of, or is to be made by the run.
+            return Ok(written.to_owned());
+        }
+        let name = name_there(written, &place.path);
+        if self.seen.insert(name.clone()) {
+            self.shipment.add(&name, &place.path)?;
+            if is_yaml(&place.path)
+                && let Ok(text) = std::fs::read_to_string(&place.path)
+            {
+                let beside = Path::new(&name).parent().unwrap_or(Path::new(""));
+                self.take_mentioned(&yaml::parse(&text), beside)?;
+            }
+        }
+        Ok(name)
+    }
+
+    /// Takes along every file that a text somewhere in an experiment or a tool's configuration names: a script, a corpus, a
+    /// reward function. Absolute paths stay as they are: they mean something that is there.
+    fn take_mentioned(
+        &mut self,
+        parsed: &yaml::Parsed,
+        beside: &Path,
+    ) -> Result<(), ElsewhereError> {
+        let mut texts = Vec::new();
+        if let Some(root) = &parsed.root {
+            collect(root, &mut texts);
+        }
+        for text in texts {
+            for path in [PathBuf::from(text), beside.join(text)] {
+                let Some(name) = inner(&path) else { continue };
+                if path.is_file() && self.seen.insert(name.clone()) {
+                    self.shipment.add(&name, &path)?;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|ending| ending == "yaml" || ending == "yml")
+}
+
+fn collect<'a>(node: &'a Node, texts: &mut Vec<&'a str>) {
+    match &node.value {
+        Value::Text(text) => texts.push(text),
+        Value::List(items) => items.iter().for_each(|item| collect(item, texts)),
+        Value::Map(entries) => entries
+            .iter()
+            .for_each(|entry| collect(&entry.value, texts)),
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {}
+    }
+}
+
+/// A relative path without `.` and `..`, as text.
+fn inner(path: &Path) -> Option<String> {
+    let mut parts = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(part) => parts.push(part.to_str()?),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join("/"))
+}
+
+/// What a file is called there: as here when it lies below this folder, else by where it came from, so that no two collide.
+fn name_there(written: &str, path: &Path) -> String {
+    if let Some(name) = inner(Path::new(written)).filter(|_| Path::new(written).exists()) {
+        return name;
+    }
+    if let Some(name) = inner(path) {
+        return name;
+    }
+    let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folder = full.parent().unwrap_or(Path::new("/"));
+    let mark = hash::of_bytes(folder.as_os_str().as_encoded_bytes());
+    let name = full.file_name().unwrap_or_default().to_string_lossy();
+    format!("sent/{}/{name}", &mark[..8])
+}
+
+impl Elsewhere {
+    /// Sends what is missing there and begins. `tell` hears the name of each file that goes, and its bytes.
+    pub fn start(&self, tell: &mut dyn FnMut(&str, u64)) -> Result<Begun, ElsewhereError> {
+        let target = &self.target;
+        let mut link = Link::open(target)?;
+        let shipped = self.shipment.send(&mut link, tell)?;
+        let staging = self.order.runs_root.join(STAGING);
+        let mut run_dir = RunDir::create(&staging, &self.new_run())?;
+        let begun = self.begin(&mut link, &mut run_dir);
+        if begun.is_err() {
+            // Of a run that never was.
+            let _ = std::fs::remove_dir_all(run_dir.path());
+        }
+        begun?;
+        let path = self.order.runs_root.join(run_dir.name());
+        std::fs::rename(run_dir.path(), &path).map_err(|source| ElsewhereError::Copy {
+            path: path.clone(),
+            source,
+        })?;
+        // Empty unless somebody starts another run just now.
+        let _ = std::fs::remove_dir(&staging);
+        let run_dir = RunDir::open(&path)?;
+        Ok(Begun { run_dir, shipped })
+    }
+
+    fn new_run(&self) -> NewRun {
+        let trainer = &self.loaded.experiment.trainer;
+        NewRun {
+            project_name: trainer.project_name.clone(),
+            experiment_name: trainer.experiment_name.clone(),
+            seed: trainer.seed,
+            parent: self.order.parent.clone(),
+            git: git_state(Path::new(".")),
+            versions: [("lathe".to_owned(), env!("CARGO_PKG_VERSION").to_owned())].into(),
+            command: self.order.command.clone(),
+            experiment_yaml: self.loaded.resolved.clone(),
+            origin: Some(Origin::Target {
+                target: self.target.name.clone(),
+                path: String::new(),
+            }),
+        }
+    }
+
+    fn begin(&self, link: &mut Link, run_dir: &mut RunDir) -> Result<(), ElsewhereError> {
+        let target = &self.target;
+        let mut info = run_dir.info().clone();
+        info.host.clone_from(&link.far_host);
+        // Nobody's yet: the trainer writes its own.
+        (info.pid, info.process_start_ticks, info.boot_id) = (0, None, None);
+        info.origin = None;
+        let wanted = wire::Begin {
+            name: run_dir.name().to_owned(),
+            verb: self.order.job.verb().to_owned(),
+            info: serde_json::to_value(&info).expect("it has only string keys"),
+            experiment_yaml: self.loaded.resolved.clone(),
+            files: self.shipment.files(),
+            models: self.models.clone(),
+            models_folder: target.models.clone(),
+            gpus: target.gpus.clone(),
+            at_once: target.at_once,
+            environment: target.environment(),
+            trainer: target.trainer.clone(),
+            libraries: target.libtorch.clone(),
+        };
+        let path = begin(link, wanted)?;
+        info.origin = Some(Origin::Target {
+            target: target.name.clone(),
+            path,
+        });
+        run_dir.replace_info(info)?;
+        Ok(())
+    }
+}
+
+/// Starts a run on the machine of that name, which goes on there by itself.
+pub fn start_elsewhere(order: Order, target: &str) -> Result<RunDir, ElsewhereError> {
+    let target = targets().find(target)?;
+    let begun = prepare_elsewhere(order, target)?.start(&mut |_, _| {})?;
+    Ok(begun.run_dir)
+}
+
+/// Keeps the copy of a run of another machine, if that is what it is and it is not complete. `Err`: why it cannot be kept.
+pub fn keep_copy(run_dir: &RunDir) -> Result<Option<Keeper>, String> {
+    let Some(Origin::Target { target, .. }) = run_dir.origin() else {
+        return Ok(None);
+    };
+    if mirror::is_complete(run_dir) {
+        return Ok(None);
+    }
+    let target = targets().find(target).map_err(|error| error.to_string())?;
+    Keeper::start(run_dir, target)
+        .map(Some)
+        .map_err(|error| error.to_string())
+}
+
+/// Those of the user and of the project in this folder.
+pub fn targets() -> Targets {
+    Targets::load(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_below_this_folder_keeps_its_name_and_others_cannot_collide() {
+        assert_eq!(
+            name_there("./Cargo.toml", Path::new("./Cargo.toml")),
+            "Cargo.toml"
+        );
+        let one = name_there("/data/a/train.parquet", Path::new("/data/a/train.parquet"));
+        let other = name_there("/data/b/train.parquet", Path::new("/data/b/train.parquet"));
+        assert!(
+            one.starts_with("sent/") && one.ends_with("/train.parquet"),
+            "{one}"
+        );
+        assert_ne!(one, other);
+        assert_eq!(inner(Path::new("a/../../b")), None);
+        assert_eq!(inner(Path::new("./a/b")).as_deref(), Some("a/b"));
+    }
+}

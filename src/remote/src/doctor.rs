@@ -1,0 +1,428 @@
+//! `lathe doctor TARGET`: what is there, what is missing, and for each thing that is not as it should be, what to do.
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::far::now_ms;
+use crate::near::link::{Link, LinkError};
+use crate::near::mirror::Clocks;
+use crate::targets::Target;
+use crate::wire::{Ask, Facts, Gpu, Say};
+
+/// A clock that is off by more confuses certificates, tokens and people.
+const MOST_SKEW_MS: u64 = 2_000;
+/// A checkpoint of a small model with its optimizer, a few times over.
+const ENOUGH_BYTES: u64 = 5 << 30;
+/// How often the clocks are compared.
+const PINGS: u32 = 3;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grade {
+    Good,
+    Caution,
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// `line`, `version`, `gpus`, `disk`, `trainer`, `clock`, `runs`.
+    pub about: &'static str,
+    pub grade: Grade,
+    pub what: String,
+    /// What to do, where there is something to do.
+    pub to_do: Option<String>,
+}
+
+impl Finding {
+    fn good(about: &'static str, what: impl Into<String>) -> Self {
+        Self {
+            about,
+            grade: Grade::Good,
+            what: what.into(),
+            to_do: None,
+        }
+    }
+
+    fn bad(
+        grade: Grade,
+        about: &'static str,
+        what: impl Into<String>,
+        to_do: impl Into<String>,
+    ) -> Self {
+        Self {
+            about,
+            grade,
+            what: what.into(),
+            to_do: Some(to_do.into()),
+        }
+    }
+}
+
+/// All that was found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Diagnosis {
+    pub target: String,
+    pub host: String,
+    pub findings: Vec<Finding>,
+    /// None: it could not be asked.
+    pub facts: Option<Facts>,
+    /// By how much its clock is ahead, and how exactly that is known.
+    pub clock_ahead_ms: Option<(i64, u64)>,
+    pub connect_ms: Option<u64>,
+}
+
+impl Diagnosis {
+    pub fn worst(&self) -> Grade {
+        self.findings
+            .iter()
+            .map(|finding| finding.grade)
+            .max()
+            .unwrap_or(Grade::Good)
+    }
+
+    pub fn is_reached(&self) -> bool {
+        self.facts.is_some()
+    }
+}
+
+/// What this side is.
+#[derive(Debug, Clone)]
+pub struct Ours {
+    pub version: String,
+    pub program_hash: String,
+}
+
+/// Looks at a target. Never fails: what cannot be reached is a finding.
+pub fn examine(target: &Target, ours: &Ours) -> Diagnosis {
+    let mut diagnosis = Diagnosis {
+        target: target.name.clone(),
+        host: target.host.clone(),
+        findings: Vec::new(),
+        facts: None,
+        clock_ahead_ms: None,
+        connect_ms: None,
+    };
+    let start = Instant::now();
+    let asked = Link::open(target).and_then(|mut link| {
+        diagnosis.connect_ms = Some(start.elapsed().as_millis() as u64);
+        ask(&mut link, target)
+    });
+    match asked {
+        Ok((facts, clocks)) => {
+            diagnosis.clock_ahead_ms = clocks.ahead_ms();
+            diagnosis.findings = judge(target, ours, &facts, &diagnosis);
+            diagnosis.facts = Some(facts);
+        }
+        Err(error) => diagnosis.findings.push(unreached(&error)),
+    }
+    diagnosis
+}
+
+fn ask(link: &mut Link, target: &Target) -> Result<(Facts, Clocks), LinkError> {
+    let mut clocks = Clocks::default();
+    for _ in 0..PINGS {
+        if let Say::Pong { sent_ms, at_ms } = link.ask(&Ask::Ping { sent_ms: now_ms() })? {
+            clocks.take(sent_ms, at_ms, now_ms());
+        }
+    }
+    let facts = Ask::Facts {
+        tries_trainer: true,
+        trainer: target.trainer.clone(),
+        libraries: target.libtorch.clone(),
+    };
+    match link.ask(&facts)? {
+        Say::Facts(facts) => Ok((*facts, clocks)),
+        other => Err(link.garbled(&format!("{other:?}"))),
+    }
+}
+
+/// The error says what to do itself; it is cut where that begins.
+fn unreached(error: &LinkError) -> Finding {
+    let text = error.to_string();
+    let (what, to_do) = match text.split_once("; ") {
+        Some((what, to_do)) => (what.to_owned(), Some(to_do.to_owned())),
+        None => (text, None),
+    };
+    Finding {
+        about: "line",
+        grade: Grade::Bad,
+        what,
+        to_do,
+    }
+}
+
+fn judge(target: &Target, ours: &Ours, facts: &Facts, diagnosis: &Diagnosis) -> Vec<Finding> {
+    let name = &target.name;
+    let mut findings = vec![Finding::good(
+        "line",
+        format!(
+            "{} answers after {} ms ({} {}, {} cores)",
+            facts.host,
+            diagnosis.connect_ms.unwrap_or(0),
+            facts.os,
+            facts.arch,
+            facts.cores
+        ),
+    )];
+    findings.push(if facts.version != ours.version {
+        Finding::bad(
+            Grade::Caution,
+            "version",
+            format!("lathe {} there, {} here", facts.version, ours.version),
+            format!("put the same on both sides: lathe target setup {name}"),
+        )
+    } else if facts.program_hash != ours.program_hash && target.program.is_none() {
+        Finding::bad(
+            Grade::Caution,
+            "version",
+            format!("lathe {} on both sides, in different builds", facts.version),
+            format!("lathe target setup {name} puts this build there"),
+        )
+    } else {
+        Finding::good("version", format!("lathe {} on both sides", facts.version))
+    });
+    findings.push(trainer(target, facts));
+    findings.extend(gpus(facts));
+    findings.push(disk(facts));
+    findings.push(clock(diagnosis));
+    if !facts.running.is_empty() {
+        let names: Vec<&str> = facts.running.iter().map(|run| run.name.as_str()).collect();
+        findings.push(Finding::good(
+            "runs",
+            format!("{} going or waiting: {}", names.len(), names.join(", ")),
+        ));
+    }
+    findings
+}
+
+fn trainer(target: &Target, facts: &Facts) -> Finding {
+    let trainer = &facts.trainer;
+    let name = &target.name;
+    if let Some(problem) = &trainer.problem {
+        let to_do = if trainer.path.is_some() {
+            format!(
+                "its libraries are missing there: lathe target setup {name} copies them, or name their folder as `libtorch` in targets.yaml"
+            )
+        } else {
+            format!("lathe target setup {name} copies it, or name it as `trainer` in targets.yaml")
+        };
+        return Finding::bad(Grade::Bad, "trainer", problem.clone(), to_do);
+    }
+    let version = trainer.version.as_deref().unwrap_or("?");
+    let libtorch = match &trainer.libtorch {
+        Some(version) => format!("libtorch {version}"),
+        None => "libtorch of an unknown version".to_owned(),
+    };
+    if version != facts.version {
+        return Finding::bad(
+            Grade::Caution,
+            "trainer",
+            format!("lathe-trainer {version} beside lathe {}", facts.version),
+            format!("lathe target setup {name} puts both there together"),
+        );
+    }
+    Finding::good(
+        "trainer",
+        format!("lathe-trainer {version} starts, {libtorch}"),
+    )
+}
+
+fn gpus(facts: &Facts) -> Vec<Finding> {
+    if let Some(problem) = &facts.gpus_problem {
+        return vec![Finding::bad(
+            Grade::Caution,
+            "gpus",
+            problem.clone(),
+            "runs train on its processors; with a GPU, install the driver so that nvidia-smi works",
+        )];
+    }
+    let mut findings: Vec<Finding> = facts.gpus.iter().map(gpu).collect();
+    if findings.is_empty() {
+        findings.push(Finding::good("gpus", "none"));
+    } else if !findings.iter().any(|finding| finding.grade == Grade::Good) {
+        findings.push(Finding::bad(
+            Grade::Caution,
+            "gpus",
+            "none is free",
+            "a run with gpus: auto waits for one",
+        ));
+    }
+    findings
+}
+
+fn gpu(gpu: &Gpu) -> Finding {
+    let what = format!(
+        "GPU {} {}: {} of {} MiB used",
+        gpu.index, gpu.name, gpu.used_mib, gpu.memory_mib
+    );
+    if let Some(run) = &gpu.held_by {
+        return Finding {
+            about: "gpus",
+            grade: Grade::Caution,
+            what: format!("{what}, held by {run}"),
+            to_do: None,
+        };
+    }
+    if gpu.processes.is_empty() {
+        return Finding::good("gpus", format!("{what}, free"));
+    }
+    let users: Vec<String> = gpu
+        .processes
+        .iter()
+        .map(|process| {
+            format!(
+                "{} ({}, {} MiB)",
+                process.user, process.name, process.used_mib
+            )
+        })
+        .collect();
+    Finding {
+        about: "gpus",
+        grade: Grade::Caution,
+        what: format!("{what}, by {}", users.join(", ")),
+        to_do: None,
+    }
+}
+
+fn disk(facts: &Facts) -> Finding {
+    let Some(free) = facts.free_bytes else {
+        return Finding::bad(
+            Grade::Caution,
+            "disk",
+            format!("how much room {} has cannot be told", facts.folder),
+            "look at it by hand: df",
+        );
+    };
+    let what = format!(
+        "{:.1} GB free of {:.1} at {}",
+        free as f64 / 1e9,
+        facts.size_bytes.unwrap_or(0) as f64 / 1e9,
+        facts.folder
+    );
+    if free < ENOUGH_BYTES {
+        return Finding::bad(
+            Grade::Caution,
+            "disk",
+            what,
+            "free some, or name a `folder` on a larger disk in targets.yaml: checkpoints are large",
+        );
+    }
+    Finding::good("disk", what)
+}
+
+fn clock(diagnosis: &Diagnosis) -> Finding {
+    let Some((ahead_ms, exact_ms)) = diagnosis.clock_ahead_ms else {
+        return Finding::good("clock", "not compared");
+    };
+    let word = if ahead_ms >= 0 { "ahead" } else { "behind" };
+    let what = format!(
+        "its clock is {:.1} s {word} (to {:.1} s)",
+        ahead_ms.unsigned_abs() as f64 / 1e3,
+        exact_ms as f64 / 1e3
+    );
+    if ahead_ms.unsigned_abs() > MOST_SKEW_MS + exact_ms {
+        return Finding::bad(
+            Grade::Caution,
+            "clock",
+            what,
+            "have one of the two set by NTP; lags are right all the same, times of day are not",
+        );
+    }
+    Finding::good("clock", what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{GpuProcess, TrainerFacts};
+
+    fn diagnosis(facts: &Facts, ahead_ms: i64) -> Diagnosis {
+        let target = Target::host("gpu1");
+        let ours = Ours {
+            version: "0.1.0".to_owned(),
+            program_hash: "aa".to_owned(),
+        };
+        let mut diagnosis = Diagnosis {
+            target: "gpu1".to_owned(),
+            host: "gpu1".to_owned(),
+            findings: Vec::new(),
+            facts: None,
+            clock_ahead_ms: Some((ahead_ms, 20)),
+            connect_ms: Some(40),
+        };
+        diagnosis.findings = judge(&target, &ours, facts, &diagnosis);
+        diagnosis
+    }
+
+    fn healthy() -> Facts {
+        Facts {
+            version: "0.1.0".to_owned(),
+            program_hash: "aa".to_owned(),
+            host: "gpu1".to_owned(),
+            free_bytes: Some(900_000_000_000),
+            size_bytes: Some(1_000_000_000_000),
+            gpus: vec![Gpu {
+                name: "H100".to_owned(),
+                memory_mib: 81_559,
+                ..Gpu::default()
+            }],
+            trainer: TrainerFacts {
+                path: Some("/x".to_owned()),
+                version: Some("0.1.0".to_owned()),
+                libtorch: Some("2.13.0".to_owned()),
+                ..TrainerFacts::default()
+            },
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn a_healthy_machine_has_nothing_to_do() {
+        let diagnosis = diagnosis(&healthy(), 300);
+        assert_eq!(diagnosis.worst(), Grade::Good, "{:#?}", diagnosis.findings);
+        assert!(
+            diagnosis
+                .findings
+                .iter()
+                .all(|finding| finding.to_do.is_none())
+        );
+    }
+
+    #[test]
+    fn whatever_is_wrong_has_its_finding_and_what_to_do_about_it() {
+        let mut facts = healthy();
+        facts.program_hash = "bb".to_owned();
+        facts.free_bytes = Some(1_000_000_000);
+        facts.trainer.problem = Some("it does not start: libtorch_cpu.so".to_owned());
+        facts.gpus[0].processes.push(GpuProcess {
+            pid: 1,
+            user: "bo".to_owned(),
+            name: "python3".to_owned(),
+            used_mib: 70_000,
+        });
+        let diagnosis = diagnosis(&facts, -95_000);
+        assert_eq!(diagnosis.worst(), Grade::Bad);
+        let to_do = |about: &str| {
+            diagnosis
+                .findings
+                .iter()
+                .filter(|finding| finding.about == about)
+                .filter_map(|finding| finding.to_do.clone())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert!(to_do("version").contains("lathe target setup gpu1"));
+        assert!(to_do("trainer").contains("`libtorch` in targets.yaml"));
+        assert!(to_do("disk").contains("`folder`"));
+        assert!(to_do("clock").contains("NTP"));
+        assert!(to_do("gpus").contains("waits for one"));
+        let users = diagnosis
+            .findings
+            .iter()
+            .any(|finding| finding.what.contains("by bo (python3, 70000 MiB)"));
+        assert!(users, "{:#?}", diagnosis.findings);
+    }
+}

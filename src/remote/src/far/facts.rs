@@ -1,0 +1,188 @@
+//! What there is on this machine, for `lathe doctor`. Nothing here changes anything.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use runlog::run_dir::{Standing, host_name};
+
+use super::{Folder, Here, first_line, free_bytes, gpus, now_ms, own_program, runs};
+use crate::wire::{Facts, PROTOCOL, TrainerFacts};
+
+pub(super) fn facts(
+    folder: &Folder,
+    here: Here,
+    tries_trainer: bool,
+    trainer: Option<String>,
+    libraries: Option<String>,
+) -> Facts {
+    let (gpus, gpus_problem) = match gpus::all(folder) {
+        Ok(gpus) => (gpus, None),
+        Err(reason) => (Vec::new(), Some(reason)),
+    };
+    let (program, program_hash) = own_program();
+    let disk = rustix::fs::statvfs(folder.path()).ok();
+    let mut running = runs(folder);
+    running.retain(|run| matches!(run.standing, Standing::Running | Standing::Queued { .. }));
+    Facts {
+        version: here.version.to_owned(),
+        protocol: PROTOCOL,
+        program,
+        program_hash,
+        host: host_name(),
+        os: std::env::consts::OS.to_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+        glibc: glibc(),
+        at_ms: now_ms(),
+        cores: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
+        memory_bytes: memory_bytes(),
+        folder: folder.path().display().to_string(),
+        free_bytes: free_bytes(folder.path()),
+        size_bytes: disk.map(|disk| disk.f_blocks.saturating_mul(disk.f_frsize)),
+        gpus,
+        gpus_problem,
+        trainer: trainer_facts(here, tries_trainer, trainer, libraries),
+        has_user_systemd: has_user_systemd(),
+        running,
+    }
+}
+
+fn glibc() -> Option<String> {
+    let output = Command::new("getconf")
+        .arg("GNU_LIBC_VERSION")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().strip_prefix("glibc ").map(str::to_owned)
+}
+
+fn memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// A user's manager that lives on when the last session ends: only then may a run be given to it.
+pub(super) fn has_user_systemd() -> bool {
+    let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") else {
+        return false;
+    };
+    let user = std::env::var("USER").unwrap_or_default();
+    let lingers = !user.is_empty()
+        && super::is_inner(&user)
+        && Path::new("/var/lib/systemd/linger").join(&user).exists();
+    lingers && Path::new(&runtime).join("systemd/private").exists()
+}
+
+/// Where the trainer is: named, or as this program finds it.
+pub(super) fn find_trainer(here: Here, named: Option<&str>) -> Result<PathBuf, String> {
+    match named {
+        Some(named) => {
+            let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
+            let path = home.join(named);
+            if path.is_file() {
+                Ok(path)
+            } else {
+                Err(format!("{} is not there", path.display()))
+            }
+        }
+        None => (here.find_trainer)(),
+    }
+}
+
+/// Where the trainer's libraries are, if not where the linker looks: named, or beside it.
+pub(super) fn find_libraries(trainer: &Path, named: Option<&str>) -> Option<PathBuf> {
+    if let Some(named) = named {
+        let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
+        return Some(home.join(named));
+    }
+    let beside = trainer.parent()?.join("lib");
+    beside.is_dir().then_some(beside)
+}
+
+/// The value of `LD_LIBRARY_PATH` with a folder in front.
+pub(super) fn library_path(libraries: &Path) -> std::ffi::OsString {
+    let mut path = libraries.as_os_str().to_owned();
+    if let Some(before) = std::env::var_os("LD_LIBRARY_PATH").filter(|value| !value.is_empty()) {
+        path.push(":");
+        path.push(before);
+    }
+    path
+}
+
+fn trainer_facts(
+    here: Here,
+    tries_trainer: bool,
+    named: Option<String>,
+    libraries: Option<String>,
+) -> TrainerFacts {
+    let mut facts = TrainerFacts::default();
+    let path = match find_trainer(here, named.as_deref()) {
+        Ok(path) => path,
+        Err(reason) => {
+            facts.problem = Some(reason);
+            return facts;
+        }
+    };
+    let libraries = find_libraries(&path, libraries.as_deref());
+    facts.path = Some(path.display().to_string());
+    facts.libraries = libraries.as_ref().map(|path| path.display().to_string());
+    if !tries_trainer {
+        return facts;
+    }
+    let mut command = Command::new(&path);
+    command.arg("--version").stdin(Stdio::null());
+    if let Some(libraries) = &libraries {
+        command.env("LD_LIBRARY_PATH", library_path(libraries));
+    }
+    match command.output() {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            facts.version = Some(
+                text.strip_prefix("lathe-trainer ")
+                    .unwrap_or(&text)
+                    .to_owned(),
+            );
+            facts.libtorch = libtorch_version(&path, libraries.as_deref());
+        }
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let line = said.lines().next().unwrap_or("it said nothing").to_owned();
+            facts.problem = Some(format!("it does not start: {line}"));
+        }
+        Err(error) => facts.problem = Some(format!("it cannot be started: {error}")),
+    }
+    facts
+}
+
+/// From `build-version`, which libtorch's archives have beside `lib`, or `version.py` of PyTorch.
+fn libtorch_version(trainer: &Path, libraries: Option<&Path>) -> Option<String> {
+    let from_linker = || {
+        let output = Command::new("ldd")
+            .arg(trainer)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()
+            .ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = text.lines().find(|line| line.contains("libtorch_cpu.so"))?;
+        let path = line.split("=>").nth(1)?.split_whitespace().next()?;
+        Some(Path::new(path).parent()?.to_owned())
+    };
+    let folder = libraries
+        .filter(|folder| folder.join("libtorch_cpu.so").exists())
+        .map(Path::to_owned)
+        .or_else(from_linker)?;
+    let from_python = |folder: &Path| {
+        let text = std::fs::read_to_string(folder.join("version.py")).ok()?;
+        let line = text.lines().find(|line| line.starts_with("__version__"))?;
+        Some(line.split('\'').nth(1)?.to_owned())
+    };
+    [folder.as_path(), folder.parent()?]
+        .into_iter()
+        .find_map(|place| first_line(&place.join("build-version")).or_else(|| from_python(place)))
+}

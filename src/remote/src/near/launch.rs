@@ -1,0 +1,160 @@
+//! Starting a run elsewhere: what it needs that is not there yet, then the run itself.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::link::{Link, LinkError};
+use crate::hash;
+use crate::wire::{Ask, Begin, Blob, Say, Sent};
+
+/// Of one frame of a file.
+const CHUNK_BYTES: usize = 256 << 10;
+/// A large file is hashed and synced there before it is acknowledged.
+const STORE_PATIENCE: Duration = Duration::from_secs(600);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ShipError {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+}
+
+/// Files to be sent, each with the name it is to have there.
+#[derive(Debug, Clone, Default)]
+pub struct Shipment {
+    files: BTreeMap<String, (Sent, PathBuf)>,
+}
+
+/// What was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shipped {
+    pub files: u64,
+    pub bytes: u64,
+    /// Of all files, those that were there already too.
+    pub all_files: u64,
+    pub all_bytes: u64,
+}
+
+impl Shipment {
+    /// Adds a file, or every file of a folder. `name`: below the folder there.
+    pub fn add(&mut self, name: &str, from: &Path) -> Result<(), ShipError> {
+        let read = |source| ShipError::Read {
+            path: from.to_owned(),
+            source,
+        };
+        let found = std::fs::metadata(from).map_err(read)?;
+        if found.is_dir() {
+            let mut entries: Vec<_> = std::fs::read_dir(from)
+                .map_err(read)?
+                .collect::<Result<_, _>>()
+                .map_err(read)?;
+            entries.sort_by_key(std::fs::DirEntry::file_name);
+            for entry in entries {
+                let Ok(inner) = entry.file_name().into_string() else {
+                    continue;
+                };
+                // Caches and repositories of tools: no experiment names them.
+                if inner.starts_with('.') {
+                    continue;
+                }
+                self.add(&format!("{name}/{inner}"), &entry.path())?;
+            }
+            return Ok(());
+        }
+        self.add_as(name, from, false)
+    }
+
+    /// Adds one file; `is_program`: it may be started there.
+    pub fn add_as(&mut self, name: &str, from: &Path, is_program: bool) -> Result<(), ShipError> {
+        use std::os::unix::fs::PermissionsExt;
+        let read = |source| ShipError::Read {
+            path: from.to_owned(),
+            source,
+        };
+        let is_executable =
+            std::fs::metadata(from).map_err(read)?.permissions().mode() & 0o111 != 0;
+        let sent = Sent {
+            path: name.to_owned(),
+            blob: hash::blob_of(from).map_err(read)?,
+            is_program: is_program || is_executable,
+        };
+        self.files.insert(name.to_owned(), (sent, from.to_owned()));
+        Ok(())
+    }
+
+    pub fn files(&self) -> Vec<Sent> {
+        self.files.values().map(|(sent, _)| sent.clone()).collect()
+    }
+
+    /// Sends what is not there, each file from where an earlier try was cut. `tell` hears of each file before it goes: its name
+    /// and the bytes that go.
+    pub fn send(
+        &self,
+        link: &mut Link,
+        tell: &mut dyn FnMut(&str, u64),
+    ) -> Result<Shipped, ShipError> {
+        let mut by_blob: BTreeMap<&Blob, (&str, &Path)> = BTreeMap::new();
+        for (name, (sent, from)) in &self.files {
+            by_blob.insert(&sent.blob, (name, from));
+        }
+        let mut shipped = Shipped {
+            all_files: self.files.len() as u64,
+            all_bytes: by_blob.keys().map(|blob| blob.size).sum(),
+            ..Shipped::default()
+        };
+        let blobs = by_blob.keys().map(|blob| (*blob).clone()).collect();
+        let partly = match link.ask(&Ask::Missing { blobs })? {
+            Say::Missing { partly } => partly,
+            other => return Err(link.garbled(&format!("{other:?}")).into()),
+        };
+        for (blob, offset) in partly {
+            let Some((name, from)) = by_blob.get(&blob) else {
+                return Err(link.garbled("it wants a file that was not named").into());
+            };
+            tell(name, blob.size - offset);
+            put(link, &blob, offset, from)?;
+            shipped.files += 1;
+            shipped.bytes += blob.size - offset;
+        }
+        Ok(shipped)
+    }
+}
+
+fn put(link: &mut Link, blob: &Blob, offset: u64, from: &Path) -> Result<(), ShipError> {
+    let read = |source| ShipError::Read {
+        path: from.to_owned(),
+        source,
+    };
+    let mut file = File::open(from).map_err(read)?;
+    file.seek(SeekFrom::Start(offset)).map_err(read)?;
+    let request = Ask::Put {
+        blob: blob.clone(),
+        offset,
+    };
+    link.tell(&request)?;
+    let mut left = blob.size - offset;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while left > 0 {
+        let want = left.min(CHUNK_BYTES as u64) as usize;
+        // Shorter than it was a moment ago: it is being written, and cannot be sent.
+        file.read_exact(&mut chunk[..want]).map_err(read)?;
+        left -= want as u64;
+        link.send(&Say::Chunk { left }, &chunk[..want])?;
+    }
+    match link.next(STORE_PATIENCE)? {
+        (Say::Stored { .. }, _) => Ok(()),
+        (other, _) => Err(link.garbled(&format!("{other:?}")).into()),
+    }
+}
+
+/// Starts a run whose files are there. Gives its directory's path there.
+pub fn begin(link: &mut Link, begin: Begin) -> Result<String, LinkError> {
+    match link.ask(&Ask::Begin(Box::new(begin)))? {
+        Say::Begun { path, .. } => Ok(path),
+        other => Err(link.garbled(&format!("{other:?}"))),
+    }
+}
