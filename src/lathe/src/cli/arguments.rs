@@ -177,7 +177,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Set a target up, log in to it, list its runs
+    /// Set a target up, log in to it, list its runs, adopt one
     Target {
         #[command(subcommand)]
         command: TargetCommand,
@@ -256,6 +256,15 @@ pub enum TargetCommand {
     Login {
         /// A target, or a host that `ssh` knows
         target: String,
+    },
+    /// Make a copy here of a run that was started from another machine, and keep it as one's own
+    Adopt {
+        /// A target, or a host that `ssh` knows
+        target: String,
+        /// The run's name there, its start, or the start of its id; see `lathe target runs`
+        run: String,
+        #[command(flatten)]
+        place: RunsPlace,
     },
     /// List the runs that lie there
     Runs {

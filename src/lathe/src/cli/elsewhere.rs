@@ -5,6 +5,7 @@ use std::path::Path;
 
 use remote::doctor::{self, Diagnosis, Grade, Ours};
 use remote::far::{self, Here};
+use remote::near::launch::ShipError;
 use remote::near::pull::{self, PullError};
 use remote::setup::{self, Programs, SetupError};
 use remote::targets::{TargetError, TargetKind};
@@ -247,6 +248,11 @@ pub fn target_command(
     match command {
         TargetCommand::Setup { target: name } => set_up(&target(name, terminal)?, out),
         TargetCommand::Login { target: name } => login(&target(name, terminal)?),
+        TargetCommand::Adopt {
+            target: name,
+            run,
+            place,
+        } => adopt(&target(name, terminal)?, run, place, out),
         TargetCommand::Runs { target: name, json } => {
             runs_there(&target(name, terminal)?, *json, out)
         }
@@ -325,6 +331,54 @@ fn runs_there(target: &Target, json: bool, out: &mut Output) -> Result<i32, Fail
             out.line(format!("{word:8}  {}  {why}", run.name).trim_end())?;
         }
     }
+    Ok(exit_code::OK)
+}
+
+/// A copy of a run that lies there and was started from elsewhere.
+fn adopt(
+    target: &Target,
+    argument: &str,
+    place: &RunsPlace,
+    out: &mut Output,
+) -> Result<i32, Failure> {
+    let mut link = Link::open(target)?;
+    let Say::Runs { runs } = link.ask(&Ask::Runs)? else {
+        return Err(Failure::unexpected(format!(
+            "{} did not say which runs it has",
+            target.name
+        )));
+    };
+    let id_of = |name: &str| name.rsplit('-').next().unwrap_or_default().to_owned();
+    let fits: Vec<&str> = runs
+        .iter()
+        .map(|run| run.name.as_str())
+        .filter(|name| name.starts_with(argument) || id_of(name).starts_with(argument))
+        .collect();
+    let name = match fits[..] {
+        [name] => name.to_owned(),
+        [] => {
+            return Err(Failure::usage(format!(
+                "no run on {} matches `{argument}`; see `lathe target runs {}`",
+                target.name, target.name
+            )));
+        }
+        _ => {
+            return Err(Failure::usage(format!(
+                "`{argument}` fits {} runs on {}: {}; give more of the id",
+                fits.len(),
+                target.name,
+                fits.join(", ")
+            )));
+        }
+    };
+    let run_dir = launch::adopt(&mut link, target, &name, &run::root(place))
+        .map_err(|error| Failure::input(error.to_string()))?;
+    out.line(&format!(
+        "{} is the copy of a run on {}; watch it: lathe watch {}",
+        run_dir.path().display(),
+        target.name,
+        run_dir.info().id
+    ))?;
     Ok(exit_code::OK)
 }
 
@@ -422,12 +476,11 @@ fn failed(error: ElsewhereError, terminal: Terminal) -> Failure {
     match error {
         ElsewhereError::Start(error) => refused(error, None, terminal),
         ElsewhereError::Target(error) => error.into(),
-        ElsewhereError::Link(error) => error.into(),
+        ElsewhereError::Link(error) | ElsewhereError::Ship(ShipError::Link(error)) => error.into(),
         ElsewhereError::RunDir(error) => error.into(),
-        ElsewhereError::Ship(remote::near::launch::ShipError::Link(error)) => error.into(),
-        error @ (ElsewhereError::Ship(_) | ElsewhereError::Copy { .. }) => {
-            Failure::input(error.to_string())
-        }
+        error @ (ElsewhereError::Ship(_)
+        | ElsewhereError::Pull(_)
+        | ElsewhereError::Copy { .. }) => Failure::input(error.to_string()),
     }
 }
 

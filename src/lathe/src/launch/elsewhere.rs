@@ -8,12 +8,14 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 use experiment::Loaded;
 use experiment::yaml::{self, Node, Value};
 use remote::near::launch::{ShipError, Shipment, Shipped, begin};
 use remote::near::mirror;
+use remote::near::pull::{self, PullError};
 use remote::targets::TargetError;
 use remote::{Keeper, Link, LinkError, Target, Targets, hash, wire};
 use runlog::run_dir::{NewRun, Origin, RunDir, RunDirError, git_state};
@@ -34,6 +36,8 @@ pub enum ElsewhereError {
     Link(#[from] LinkError),
     #[error(transparent)]
     Ship(#[from] ShipError),
+    #[error(transparent)]
+    Pull(#[from] PullError),
     #[error(transparent)]
     RunDir(#[from] RunDirError),
     #[error("cannot make the copy {}: {source}", path.display())]
@@ -284,6 +288,42 @@ pub fn start_elsewhere(order: Order, target: &str) -> Result<RunDir, ElsewhereEr
     let target = targets().find(target)?;
     let begun = prepare_elsewhere(order, target)?.start(&mut |_, _| {})?;
     Ok(begun.run_dir)
+}
+
+/// Makes a directory here for a run that lies there; its log is copied when somebody keeps it.
+pub fn adopt(
+    link: &mut Link,
+    target: &Target,
+    name: &str,
+    runs_root: &Path,
+) -> Result<RunDir, ElsewhereError> {
+    let path = runs_root.join(name);
+    let copy = |source| ElsewhereError::Copy {
+        path: path.clone(),
+        source,
+    };
+    if path.exists() {
+        return Err(copy(io::ErrorKind::AlreadyExists.into()));
+    }
+    let staging = runs_root.join(STAGING).join(name);
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&staging)
+        .map_err(copy)?;
+    for file in ["experiment.yaml", "run.json"] {
+        pull::pull(link, name, file, &staging, &mut |_, _| {})?;
+    }
+    let mut run_dir = RunDir::open(&staging)?;
+    let mut info = run_dir.info().clone();
+    info.origin = Some(Origin::Target {
+        target: target.name.clone(),
+        path: format!("{}/runs/{name}", target.folder),
+    });
+    run_dir.replace_info(info)?;
+    std::fs::rename(&staging, &path).map_err(copy)?;
+    let _ = std::fs::remove_dir(runs_root.join(STAGING));
+    Ok(RunDir::open(&path)?)
 }
 
 /// Keeps the copy of a run of another machine, if that is what it is and it is not complete. `Err`: why it cannot be kept.

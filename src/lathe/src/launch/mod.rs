@@ -21,7 +21,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-pub use elsewhere::{ElsewhereError, keep_copy, prepare_elsewhere, start_elsewhere, targets};
+pub use elsewhere::{
+    ElsewhereError, adopt, keep_copy, prepare_elsewhere, start_elsewhere, targets,
+};
 pub use ending::{Ending, last_lines};
 pub use find::find_trainer;
 pub use start::{Order, StartError, first_sign, name_override, prepare, start, text_override};

@@ -12,8 +12,8 @@ pub(super) fn facts(
     folder: &Folder,
     here: Here,
     tries_trainer: bool,
-    trainer: Option<String>,
-    libraries: Option<String>,
+    trainer: Option<&str>,
+    libraries: Option<&str>,
 ) -> Facts {
     let (gpus, gpus_problem) = match gpus::all(folder) {
         Ok(gpus) => (gpus, None),
@@ -117,18 +117,18 @@ pub(super) fn library_path(libraries: &Path) -> std::ffi::OsString {
 fn trainer_facts(
     here: Here,
     tries_trainer: bool,
-    named: Option<String>,
-    libraries: Option<String>,
+    named: Option<&str>,
+    libraries: Option<&str>,
 ) -> TrainerFacts {
     let mut facts = TrainerFacts::default();
-    let path = match find_trainer(here, named.as_deref()) {
+    let path = match find_trainer(here, named) {
         Ok(path) => path,
         Err(reason) => {
             facts.problem = Some(reason);
             return facts;
         }
     };
-    let libraries = find_libraries(&path, libraries.as_deref());
+    let libraries = find_libraries(&path, libraries);
     facts.path = Some(path.display().to_string());
     facts.libraries = libraries.as_ref().map(|path| path.display().to_string());
     if !tries_trainer {
@@ -159,7 +159,7 @@ fn trainer_facts(
     facts
 }
 
-/// From `build-version`, which libtorch's archives have beside `lib`, or `version.py` of PyTorch.
+/// From `build-version`, which libtorch's archives have beside `lib`, or `version.py` of `PyTorch`.
 fn libtorch_version(trainer: &Path, libraries: Option<&Path>) -> Option<String> {
     let from_linker = || {
         let output = Command::new("ldd")

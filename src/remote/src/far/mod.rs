@@ -35,6 +35,9 @@ use crate::wire::{self, Ask, PROTOCOL, RunThere, Say};
 pub(crate) use stream::GROWING;
 pub use supervise::supervise;
 
+/// From a trainer's exit code or signal and its log: why it ended, in words, and its last lines.
+pub type Explain = fn(Option<i32>, Option<i32>, &Path) -> (String, Vec<String>);
+
 /// What this machine's `lathe` knows of itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Here {
@@ -43,8 +46,7 @@ pub struct Here {
     pub find_trainer: fn() -> Result<PathBuf, String>,
     /// The hidden command that becomes the trainer, without its arguments.
     pub exec_command: &'static str,
-    /// Why a trainer ended, in words, from its code or signal and its last lines.
-    pub explain: fn(Option<i32>, Option<i32>, &Path) -> (String, Vec<String>),
+    pub explain: Explain,
 }
 
 /// The private folder.
@@ -252,7 +254,13 @@ fn answer(folder: &Folder, here: Here, ask: Ask) -> Result<Say, String> {
             trainer,
             libraries,
         } => {
-            let facts = facts::facts(folder, here, tries_trainer, trainer, libraries);
+            let facts = facts::facts(
+                folder,
+                here,
+                tries_trainer,
+                trainer.as_deref(),
+                libraries.as_deref(),
+            );
             Ok(Say::Facts(Box::new(facts)))
         }
         Ask::Missing { blobs } => Ok(Say::Missing {

@@ -202,11 +202,10 @@ impl Link {
                 reason,
             }),
             Ok(Ok(Some(frame))) => Ok(frame),
-            Ok(Ok(None)) | Err(RecvTimeoutError::Disconnected) => Err(self.ended()),
             Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
                 Err(self.garbled(&error.to_string()))
             }
-            Ok(Err(_)) => Err(self.ended()),
+            Ok(Ok(None) | Err(_)) | Err(RecvTimeoutError::Disconnected) => Err(self.ended()),
             Err(RecvTimeoutError::Timeout) => Err(LinkError::Silent {
                 host: self.host.clone(),
                 waited: patience,

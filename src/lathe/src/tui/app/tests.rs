@@ -351,3 +351,44 @@ fn the_help_shows_every_word_of_every_binding_at_80_and_at_40_columns() {
         assert_ne!(bench.screen(columns, rows), end);
     }
 }
+
+#[test]
+fn the_header_says_how_far_a_copy_of_a_run_elsewhere_lags_behind_and_since_when_it_is_cut_off() {
+    use runlog::run_dir::{Mirror, MirrorLink, ProcessIdentity, Standing};
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = entry(folder.path(), "a", Liveness::Running);
+    let now = jiff::Timestamp::from_second(crate::tui::testing::NOW).unwrap();
+    let mut told = |link: MirrorLink, standing: Standing| {
+        run.mirror = Some(Mirror {
+            keeper: ProcessIdentity::of(std::process::id()),
+            link,
+            standing,
+            heard_at: None,
+            warning: None,
+            received_bytes: 0,
+        });
+        run.link_words(now)
+    };
+    let live = || MirrorLink::Live { behind_ms: 412 };
+    assert_eq!(
+        told(live(), Standing::Running).unwrap(),
+        "live, 0.4 s behind"
+    );
+    let queued = Standing::Queued {
+        why: "for 1 free GPU: 0 of 2 are free".to_owned(),
+    };
+    assert_eq!(
+        told(live(), queued).unwrap(),
+        "waits for 1 free GPU: 0 of 2 are free"
+    );
+    let cut = MirrorLink::Disconnected {
+        since: now - jiff::SignedDuration::from_secs(12),
+        attempts: 3,
+        reason: "no route".to_owned(),
+    };
+    assert_eq!(
+        told(cut, Standing::Running).unwrap(),
+        "disconnected 12 s, retrying"
+    );
+    assert_eq!(told(MirrorLink::Complete, Standing::Ended), None);
+}

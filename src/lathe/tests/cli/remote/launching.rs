@@ -1,6 +1,7 @@
 //! Starting runs there, watching them here, speaking to them, fetching from them.
 
 use std::fs;
+use std::path::Path;
 
 use runlog::event::RunStatus;
 use rustix::process::Signal;
@@ -198,7 +199,80 @@ fn secrets_reach_the_trainer_and_stand_in_no_file_and_no_command_line() {
     }
 }
 
-fn assert_no_file_has(path: &std::path::Path, secret: &str) {
+#[test]
+fn a_run_that_was_started_from_another_machine_is_adopted_and_followed_from_its_beginning() {
+    let Some(far) = Far::new() else { return };
+    far.bench.trainer(&learning());
+    assert_eq!(
+        far.run(&["run", "toy.yaml", "--on", "loop", "--json"]).code,
+        Some(0)
+    );
+    let name = far.bench.run_dir().file_name().unwrap().to_owned();
+    // As on a machine that has never seen it.
+    fs::remove_dir_all(far.bench.path("runs")).unwrap();
+    let ran = far.run(&["target", "adopt", "loop", "none"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let ran = far.run(&["target", "adopt", "loop", name.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(far.run(&["follow", "latest", "--json"]).code, Some(0));
+    far.assert_same();
+    let ran = far.run(&["target", "adopt", "loop", name.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(3), "it is here already: {ran:?}");
+}
+
+#[test]
+fn the_real_trainer_learns_there_and_is_paused_and_set_through_the_line() {
+    let Some(far) = Far::new() else { return };
+    let trainer = Path::new(env!("CARGO_BIN_EXE_lathe")).with_file_name("lathe-trainer");
+    if !trainer.is_file() {
+        eprintln!("skipped: {} is not built", trainer.display());
+        return;
+    }
+    std::os::unix::fs::symlink(&trainer, far.bench.path("trainer")).unwrap();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let runs = far.bench.path("runs");
+    let lathe = |arguments: &[&str]| {
+        let mut command = far.lathe(arguments);
+        command
+            .current_dir(root)
+            .env("LATHE_RUNS", &runs)
+            .env("LATHE_TARGETS", far.bench.path("targets.yaml"));
+        crate::harness::finished(command.output().unwrap())
+    };
+    let ran = lathe(&[
+        "run",
+        "experiments/quickstart.yaml",
+        "--on",
+        "loop",
+        "--detach",
+        "trainer.total_training_steps=12",
+        "data.train_batch_size=4",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+        "data.val_max_samples=8",
+    ]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = lathe(&["ctl", "latest", "pause", "--wait"]);
+    assert!(ran.stdout.starts_with("paused after step"), "{ran:?}");
+    let ran = lathe(&["ctl", "latest", "set", "actor.optim.lr=1e-5", "--wait"]);
+    assert!(
+        ran.stdout.contains("actor.optim.lr 2.00e-4 -> 1.00e-5"),
+        "{ran:?}"
+    );
+    assert_eq!(lathe(&["ctl", "latest", "resume"]).code, Some(0));
+    let ran = lathe(&["follow", "latest", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.last_json()["status"], "finished");
+    far.assert_same();
+    let ran = lathe(&["pull", "latest", "--checkpoint", "latest"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let here = far
+        .bench
+        .run_dir()
+        .join("checkpoints/step-000012/model.safetensors");
+    assert!(here.is_file());
+}
+
+fn assert_no_file_has(path: &Path, secret: &str) {
     for entry in fs::read_dir(path).unwrap().flatten() {
         let path = entry.path();
         let kind = entry.file_type().unwrap();
