@@ -277,7 +277,10 @@ mod tests {
         let cut = put(&folder, &blob, 0, &mut &text[..text.len() / 2]);
         assert!(cut.is_err());
         let here = missing(&folder, &wanted).unwrap()[0].1;
-        assert!(here > 0 && here.is_multiple_of(10_000) && here < 100_000, "{here}");
+        assert!(
+            here > 0 && here.is_multiple_of(10_000) && here < 100_000,
+            "{here}"
+        );
         let rest = frames(&bytes[here as usize..], 7_000);
         put(&folder, &blob, here, &mut &rest[..]).unwrap();
         assert_eq!(missing(&folder, &wanted).unwrap(), []);
