@@ -243,7 +243,7 @@ fn what_is_given_anew_with_a_resume_wins_over_what_was_set_live_which_wins_over_
 }
 
 #[test]
-fn a_status_tells_what_sessions_wait_for_while_they_wait() {
+fn a_status_tells_what_sessions_and_parts_of_the_run_wait_for_while_they_wait() {
     let (root, data) = fixture();
     let yaml = endless(&data, "  mode: sync\n").replace("n: 2", "n: 2\n    session_timeout_s: 600");
     let mut live = Live::start(root.path(), "run", yaml);
@@ -267,9 +267,25 @@ fn a_status_tells_what_sessions_wait_for_while_they_wait() {
         "the deadline is the session's, which began before the wait: {wait:?}"
     );
     live.apply(Command::Pause);
-    wait_until("nobody waits any more", || {
-        live.client.status().expect("a status").waits.is_empty()
-    });
+    // The rollout side still draws what it may, then waits for weights too.
+    let parts = |live: &mut Live| {
+        let waits = live.client.status().expect("a status").waits;
+        let is_parts = waits
+            .iter()
+            .all(|wait| wait.sessions == 0 && !wait.owner.is_empty());
+        let named = waits.into_iter().map(|wait| (wait.owner, wait.name));
+        is_parts.then(|| named.collect::<Vec<_>>())
+    };
+    let named = |owner: &str, name: &str| (owner.to_owned(), name.to_owned());
+    wait_until(
+        "the learner waits for a person, the rollouts for it",
+        || {
+            parts(&mut live).is_some_and(|parts| {
+                parts.contains(&named("learner", "a command to resume"))
+                    && parts.contains(&named("rollouts", "newer weights"))
+            })
+        },
+    );
     assert_eq!(live.stop(), Some(130));
 }
 

@@ -5,6 +5,7 @@ mod tiny;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::time::{Duration, Instant};
 
+use dialogue::session::Waits;
 use runlog::recorder::{Options, Recorder};
 use tch::{Device, Kind};
 use trainer::control::{Draw, Held, RolloutKnobs};
@@ -88,6 +89,7 @@ fn after_a_rewind_the_prompts_are_drawn_again_from_the_restored_weights() {
         answers: None,
         evaluated: tokio::sync::mpsc::unbounded_channel().0,
         probing: None,
+        waits: Waits::default(),
         held: Held {
             version: 0,
             rewinds: 0,

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::{ScoreError, Scorers, Transcript};
 use crate::message::Message;
+use crate::session::{Owner, Waits};
 use crate::tool::Interrupted;
 
-/// What an arm may take when it is tried, as a multiple of its time-out and at least: the first answer also warms things up.
-const PATIENCE: u32 = 20;
+/// What an arm may take when it is tried, if its time-out is not longer: the first answer also warms things up.
 const LEAST_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How an arm did.
@@ -49,8 +49,8 @@ pub struct Tried {
 
 impl Scorers {
     /// Asks every arm about every prompt, with an answer that should be right where that is known, else with the truth. Empty
-    /// where there are no arms.
-    pub async fn rehearse(&self, prompts: &[Tried]) -> Vec<Rehearsed> {
+    /// where there are no arms. Which arm is being waited for, and how long it will be, is in `waits`.
+    pub async fn rehearse(&self, prompts: &[Tried], waits: &Waits) -> Vec<Rehearsed> {
         let Some(arms) = self.arms() else {
             return Vec::new();
         };
@@ -67,8 +67,13 @@ impl Scorers {
             })
             .collect();
         for arm in &mut all {
-            let limit = (arm.timeout * PATIENCE).max(LEAST_PATIENCE);
+            let limit = arm.timeout.max(LEAST_PATIENCE);
             for prompt in prompts {
+                let _wait = waits.enter(
+                    Owner::Part("reward"),
+                    format!("arm {}, which is tried", arm.arm),
+                    tokio::time::Instant::now().checked_add(limit),
+                );
                 let (outcome, took) = arms.try_one(&arm.arm, &transcript(prompt), limit).await;
                 arm.asked += 1;
                 match outcome {

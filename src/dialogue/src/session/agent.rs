@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::prompt::Prompt;
 use super::tokens::ResponseTokens;
-use super::{Again, Limits, Renderer, Seeds, SessionLabel, SessionObserver, Waits};
+use super::{Again, Limits, Owner, Renderer, Seeds, SessionLabel, SessionObserver, Waits};
 use crate::generate::{
     GenerateError, Generator, Sampling, SessionId, Turn, TurnFinish, TurnRequest,
 };
@@ -228,8 +228,10 @@ pub(super) async fn run_session(
         };
         let start = Instant::now();
         let wait = shared.waits.enter(
-            &label,
-            prepared.prompt.row_index,
+            Owner::Session {
+                label: label.clone(),
+                row_index: prepared.prompt.row_index,
+            },
             "score".to_owned(),
             start.checked_add(shared.score_timeout),
         );
@@ -258,6 +260,13 @@ pub(super) async fn run_session(
 }
 
 impl Dialogue<'_> {
+    fn owner(&self) -> Owner {
+        Owner::Session {
+            label: self.label.clone(),
+            row_index: self.prepared.prompt.row_index,
+        }
+    }
+
     /// Tokens that may still follow, by the response's and the context's limit.
     fn room(&self) -> usize {
         let limits = &self.shared.limits;
@@ -325,8 +334,7 @@ impl Dialogue<'_> {
         };
         let start = Instant::now();
         let waits = &self.shared.waits;
-        let row = self.prepared.prompt.row_index;
-        let _wait = waits.enter(self.label, row, "generator".to_owned(), self.deadline);
+        let _wait = waits.enter(self.owner(), "generator".to_owned(), self.deadline);
         let mut turn = self.shared.generator.generate(request);
         let outcome = match self.deadline {
             None => (&mut turn).await.map_err(Ending::from),
@@ -401,12 +409,10 @@ impl Dialogue<'_> {
         let names: Vec<&str> = names.into_iter().collect();
         let own = start.checked_add(toolbox.timeout(names.iter().copied()));
         let deadline = [self.deadline, own].into_iter().flatten().min();
-        let _wait = self.shared.waits.enter(
-            self.label,
-            self.prepared.prompt.row_index,
-            format!("tool {}", names.join(", ")),
-            deadline,
-        );
+        let _wait =
+            self.shared
+                .waits
+                .enter(self.owner(), format!("tool {}", names.join(", ")), deadline);
         let records = toolbox
             .run(calls, self.deadline, |span| {
                 self.shared.observer.on_tool(

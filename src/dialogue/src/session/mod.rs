@@ -34,7 +34,7 @@ pub use limits::Limits;
 pub use prompt::{Prompt, PromptError, agent_loop};
 pub use render::Renderer;
 pub use seed::{Seeds, seed};
-pub use waits::{Wait, Waiting, Waits};
+pub use waits::{Owner, Wait, Waiting, Waits};
 
 use crate::rollout::Rollout;
 

@@ -1,5 +1,5 @@
-//! What sessions wait for: every wait has a name, an owner, an age and mostly a deadline, so that "why does nothing happen"
-//! has an answer while it does not happen.
+//! What a run waits for: every wait has a name, an owner, an age and mostly a deadline, so that "why does nothing happen"
+//! has an answer while it does not happen. Most owners are sessions; the others are parts of the run, such as its learner.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::SessionLabel;
 
-/// The waits of every session of a run, now. Cheap to clone; clones share.
+/// The waits of a run, now. Cheap to clone; clones share.
 #[derive(Debug, Clone, Default)]
 pub struct Waits(Arc<Inner>);
 
@@ -23,10 +23,18 @@ struct Inner {
 #[derive(Debug, Clone)]
 struct Open {
     name: String,
-    owner: SessionLabel,
-    row_index: u64,
+    owner: Owner,
     since: Instant,
     deadline: Option<Instant>,
+}
+
+/// Who waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    /// A dialogue, and the row of the data it is of.
+    Session { label: SessionLabel, row_index: u64 },
+    /// A part of the run: `learner`, `rollouts`, `reward`.
+    Part(&'static str),
 }
 
 /// A wait; dropped, it is over.
@@ -36,34 +44,27 @@ pub struct Wait {
     id: u64,
 }
 
-/// The sessions that wait for one thing.
+/// Those that wait for one thing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
-    /// `generator`, `tool search`, `score`.
+    /// `generator`, `tool search`, `score`; of a part of the run `the rollouts of step 12`.
     pub name: String,
+    /// How many sessions do: 0 where a part of the run does.
     pub sessions: u64,
-    /// The session that has waited longest, the row of the data it is of, and for how long.
-    pub owner: SessionLabel,
-    pub row_index: u64,
+    /// Who has waited longest, and for how long.
+    pub owner: Owner,
     pub age: Duration,
     /// Until that one is given up; None: nothing gives it up.
     pub left: Option<Duration>,
 }
 
 impl Waits {
-    pub fn enter(
-        &self,
-        owner: &SessionLabel,
-        row_index: u64,
-        name: String,
-        deadline: Option<Instant>,
-    ) -> Wait {
+    pub fn enter(&self, owner: Owner, name: String, deadline: Option<Instant>) -> Wait {
         // Only uniqueness matters.
         let id = self.0.next.fetch_add(1, Ordering::Relaxed);
         let wait = Open {
             name,
-            owner: owner.clone(),
-            row_index,
+            owner,
             since: Instant::now(),
             deadline,
         };
@@ -74,24 +75,29 @@ impl Waits {
         }
     }
 
-    /// By name; the name with the oldest wait first.
+    /// By name, sessions apart from parts of the run; the name with the oldest wait first.
     pub fn now(&self) -> Vec<Waiting> {
         let now = Instant::now();
-        let mut found: BTreeMap<String, Waiting> = BTreeMap::new();
+        let mut found: BTreeMap<(String, Option<&'static str>), Waiting> = BTreeMap::new();
         for open in self.open().values() {
             let age = now.saturating_duration_since(open.since);
             let waiting = || Waiting {
                 name: open.name.clone(),
                 sessions: 0,
                 owner: open.owner.clone(),
-                row_index: open.row_index,
                 age,
                 left: open
                     .deadline
                     .map(|deadline| deadline.saturating_duration_since(now)),
             };
-            let known = found.entry(open.name.clone()).or_insert_with(waiting);
-            let sessions = known.sessions + 1;
+            let part = match &open.owner {
+                Owner::Session { .. } => None,
+                Owner::Part(part) => Some(*part),
+            };
+            let known = found
+                .entry((open.name.clone(), part))
+                .or_insert_with(waiting);
+            let sessions = known.sessions + u64::from(part.is_none());
             if age > known.age {
                 *known = waiting();
             }

@@ -30,7 +30,16 @@ pub fn ctl(arguments: &CtlArguments, out: &mut Output, terminal: Terminal) -> Re
     let run_dir = runs::find(&arguments.place, &arguments.run)?;
     let mut client = connect(&run_dir, &Client::name("lathe ctl"), &launch::targets())?;
     if let Some(commands) = commands {
-        return send(&mut client, commands, arguments, out);
+        let is_stop = commands.contains(&Command::Stop);
+        let code = send(&mut client, commands, arguments, out)?;
+        let is_here = run_dir.origin().is_none();
+        if is_stop && arguments.wait && is_here && code == exit_code::OK {
+            // Answered when its last checkpoint is on the disk; whoever waits wants to resume it, or its GPU.
+            run_dir
+                .wait_until_free()
+                .map_err(|error| Failure::unexpected(error.to_string()))?;
+        }
+        return Ok(code);
     }
     let status = client.status()?;
     match arguments.command {

@@ -1,13 +1,16 @@
-//! What the sessions of a running run wait for, as its trainer says it.
+//! What a running run waits for, as its trainer says it: its sessions, and parts of it such as the learner.
 
 use serde::{Deserialize, Serialize};
 
-/// The sessions that wait for one thing.
+/// Those that wait for one thing.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WaitState {
-    /// `generator`, `tool search`, `score`.
+    /// `generator`, `tool search`, `score`; of a part of the run `the rollouts of step 12`.
     pub name: String,
+    /// The part of the run that waits: `learner`, `rollouts`, `reward`; empty: sessions do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub owner: String,
     pub sessions: u64,
     /// The dialogue that has waited longest, `train-12-7`, with its sample and the row of the data it is of.
     pub dialogue: String,
@@ -21,6 +24,8 @@ pub struct WaitState {
 
 impl WaitState {
     /// `tool search: 12 sessions, the oldest for 12.3 s (train-12-7/0, row 7), given up in 47.7 s`
+    ///
+    /// Of a part of the run: `the rollouts of step 12: learner for 12.3 s, never given up`.
     pub fn words(&self) -> String {
         let sessions = match self.sessions {
             1 => "1 session".to_owned(),
@@ -30,6 +35,12 @@ impl WaitState {
             || "never given up".to_owned(),
             |left| format!("given up in {left:.1} s"),
         );
+        if !self.owner.is_empty() {
+            return format!(
+                "{}: {} for {:.1} s, {left}",
+                self.name, self.owner, self.age_s
+            );
+        }
         format!(
             "{}: {sessions}, the oldest for {:.1} s ({}/{}, row {}), {left}",
             self.name, self.age_s, self.dialogue, self.sample, self.row
@@ -45,6 +56,7 @@ mod tests {
     fn a_wait_is_said_with_who_waits_how_long_and_until_when() {
         let wait = WaitState {
             name: "tool search".to_owned(),
+            owner: String::new(),
             sessions: 12,
             dialogue: "train-12-7".to_owned(),
             sample: 3,
@@ -63,5 +75,15 @@ mod tests {
         };
         assert!(endless.words().contains(": 1 session, "));
         assert!(endless.words().ends_with("never given up"));
+        let part = WaitState {
+            name: "the rollouts of step 12".to_owned(),
+            owner: "learner".to_owned(),
+            age_s: 3.21,
+            ..WaitState::default()
+        };
+        assert_eq!(
+            part.words(),
+            "the rollouts of step 12: learner for 3.2 s, never given up"
+        );
     }
 }

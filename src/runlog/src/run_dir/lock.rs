@@ -1,7 +1,7 @@
 //! One writer a run: an flock on `lock`, freed by the kernel however the writer ends.
 
 use std::fs::{self, File};
-use std::io::{Seek, Write};
+use std::io::{ErrorKind, Seek, Write};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
@@ -12,6 +12,23 @@ use super::{RunDirError, host_name};
 #[derive(Debug)]
 pub struct WriterLock {
     _file: File,
+}
+
+/// Waits until nobody writes the run of a directory: its program has let go of everything, and it may be resumed.
+pub(super) fn wait_until_free(directory: &Path) -> Result<(), RunDirError> {
+    let path = directory.join("lock");
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(RunDirError::io("open", &path)(error)),
+    };
+    loop {
+        match flock(&file, FlockOperation::LockShared) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(RunDirError::io("lock", &path)(errno.into())),
+        }
+    }
 }
 
 impl WriterLock {

@@ -181,6 +181,11 @@ impl RunDir {
         self.info.origin.as_ref()
     }
 
+    /// Waits until this run has no writer.
+    pub fn wait_until_free(&self) -> Result<(), RunDirError> {
+        lock::wait_until_free(&self.path)
+    }
+
     fn write_info(&self) -> Result<(), RunDirError> {
         let mut text = serde_json::to_vec_pretty(&self.info).expect("RunInfo has only string keys");
         text.push(b'\n');

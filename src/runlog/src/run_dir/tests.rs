@@ -3,6 +3,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 
@@ -203,6 +204,21 @@ fn taking_a_run_gives_it_this_process_and_dropping_frees_it() {
     );
     drop(lock);
     other.take().unwrap();
+}
+
+#[test]
+fn a_run_is_free_when_its_writer_is_gone() {
+    let root = tempfile::tempdir().unwrap();
+    let mut run = RunDir::create(root.path(), &new_run("x")).unwrap();
+    // Nobody has written it yet.
+    run.wait_until_free().unwrap();
+    let lock = run.take().unwrap();
+    let other = RunDir::open(run.path()).unwrap();
+    let (free, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || free.send(other.wait_until_free().is_ok()));
+    assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
+    drop(lock);
+    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use dialogue::generate::BoxFuture;
+use dialogue::session::Waits;
 use dialogue::tool::calculator::Calculator;
 use dialogue::tool::{
     InstanceId, Parameters as Arguments, Tool, ToolClass, ToolClasses, ToolError, ToolKwargs,
@@ -228,6 +229,7 @@ pub fn draw(plan: Plan) -> anyhow::Result<Drawing> {
         answers: None,
         evaluated: mpsc::unbounded_channel().0,
         probing: None,
+        waits: Waits::default(),
         held: Held {
             version: 0,
             rewinds: 0,

@@ -6,6 +6,7 @@ use dialogue::data::DataError;
 use dialogue::message::Message;
 use dialogue::preferences::{Growing, Preference};
 use dialogue::score::{Scorers, Transcript};
+use tokio::task::JoinSet;
 
 /// Pairs that people ordered, from files that may grow while the run runs; the newest are asked about.
 #[derive(Debug)]
@@ -60,26 +61,32 @@ impl Labels {
     /// The share of the newest pairs that the arm orders as people did, a tie counting half; a penalty (`weight` below 0) orders
     /// the other way round. A pair without both scores is left out; NaN where none is left.
     pub async fn agreement(&self, arm: &str, weight: f64) -> f64 {
-        let Some(arms) = self.scorers.arms() else {
-            return f64::NAN;
-        };
-        let (mut agreed, mut pairs) = (0.0, 0.0);
+        let mut asked = JoinSet::new();
+        // All at once: how many an arm judges together is its own `concurrency`.
         for pair in &self.newest {
-            let (chosen, rejected) = tokio::join!(
-                arms.score_by(arm, transcript(pair, &pair.chosen)),
-                arms.score_by(arm, transcript(pair, &pair.rejected)),
-            );
-            if let (Ok(chosen), Ok(rejected)) = (chosen, rejected) {
-                let ahead = weight * (chosen - rejected);
-                pairs += 1.0;
-                agreed += if ahead > 0.0 {
-                    1.0
-                } else if ahead < 0.0 {
-                    0.0
-                } else {
-                    0.5
-                };
-            }
+            let (scorers, arm) = (self.scorers.clone(), arm.to_owned());
+            let chosen = transcript(pair, &pair.chosen);
+            let rejected = transcript(pair, &pair.rejected);
+            asked.spawn(async move {
+                let arms = scorers.arms()?;
+                let (chosen, rejected) =
+                    tokio::join!(arms.score_by(&arm, chosen), arms.score_by(&arm, rejected));
+                Some(chosen.ok()? - rejected.ok()?)
+            });
+        }
+        let (mut agreed, mut pairs) = (0.0, 0.0);
+        while let Some(ahead) = asked.join_next().await {
+            // One whose scorer panicked has no scores.
+            let Ok(Some(ahead)) = ahead else { continue };
+            let ahead = weight * ahead;
+            pairs += 1.0;
+            agreed += if ahead > 0.0 {
+                1.0
+            } else if ahead < 0.0 {
+                0.0
+            } else {
+                0.5
+            };
         }
         agreed / pairs
     }

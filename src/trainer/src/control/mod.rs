@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use dialogue::session::{Owner, Wait, Waiting, Waits};
 use runlog::control::{
     ALL_GUARDS, Applied, ArmOrder, ArmState, Board, CheckpointName, CheckpointState, Command,
     GuardOrder, GuardState, Job, KNOBS, Knob, KnobState, Request, RunMode, Server, Status,
@@ -36,6 +37,9 @@ pub use rollout::{Begun, Draw, Dropped, RolloutKnobs};
 
 /// Commands that may wait for a boundary. Full: the next one is refused, and is told so.
 const MAX_WAITING: usize = 64;
+
+/// Who waits, in a status.
+pub(crate) const LEARNER: Owner = Owner::Part("learner");
 
 /// The alarm of a run that goes on without a control socket.
 pub const NO_CONTROL_ALARM: &str = "no live control";
@@ -197,6 +201,28 @@ impl Doing {
     }
 }
 
+fn wait_state(waiting: Waiting) -> WaitState {
+    let state = WaitState {
+        name: waiting.name,
+        sessions: waiting.sessions,
+        age_s: waiting.age.as_secs_f64(),
+        left_s: waiting.left.map(|left| left.as_secs_f64()),
+        ..WaitState::default()
+    };
+    match waiting.owner {
+        Owner::Session { label, row_index } => WaitState {
+            dialogue: label.uid,
+            sample: label.sample,
+            row: row_index,
+            ..state
+        },
+        Owner::Part(part) => WaitState {
+            owner: part.to_owned(),
+            ..state
+        },
+    }
+}
+
 /// The run's end of live control. Dropping it answers whatever still waits, then closes the socket.
 #[derive(Debug)]
 pub struct Control {
@@ -208,6 +234,7 @@ pub struct Control {
     /// `stop` commands; answered when the run has stopped.
     stopping: Vec<Job>,
     is_paused: bool,
+    waits: Waits,
     doing: Arc<Mutex<Doing>>,
     board: Board,
     recorder: Recorder,
@@ -247,17 +274,22 @@ impl Control {
     pub fn without_socket(recorder: &Recorder, stop: &Stop) -> Self {
         let (sender, jobs) = mpsc::channel(MAX_WAITING);
         let doing = Doing::SettingUp;
+        let board = Board::new(Status {
+            pid: std::process::id(),
+            doing: doing.to_string(),
+            ..Status::default()
+        });
+        let waits = Waits::default();
+        let watched = waits.clone();
+        board.watch(move || watched.now().into_iter().map(wait_state).collect());
         Self {
             jobs,
             sender,
             owed: VecDeque::new(),
             stopping: Vec::new(),
             is_paused: false,
-            board: Board::new(Status {
-                pid: std::process::id(),
-                doing: doing.to_string(),
-                ..Status::default()
-            }),
+            waits,
+            board,
             doing: Arc::new(Mutex::new(doing)),
             recorder: recorder.clone(),
             stop: stop.clone(),
@@ -265,9 +297,15 @@ impl Control {
         }
     }
 
-    /// `status` tells what sessions wait for, from now on.
-    pub fn watch(&self, waits: impl Fn() -> Vec<WaitState> + Send + Sync + 'static) {
-        self.board.watch(waits);
+    /// What the run waits for; `status` tells it.
+    pub fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
+    /// Until it is dropped, a status says that the learner waits for this. Commands and a stop end such a wait at once, so it
+    /// has no other deadline.
+    fn learner_waits(&self, what: String) -> Wait {
+        self.waits.enter(LEARNER, what, None)
     }
 
     /// The run is set up: `status` has its knobs from now on.
@@ -332,6 +370,7 @@ impl Control {
         let _span = self
             .recorder
             .span(Lane::Paused, "paused", Some(run.step() + 1));
+        let _wait = self.learner_waits("a command to resume".to_owned());
         while self.holds() {
             let job = self.next().await;
             if let Some(job) = job {
@@ -486,9 +525,21 @@ impl Control {
         });
     }
 
-    /// The learner waits for the rollouts of `step`.
-    pub fn waits_for(&self, step: u64) {
+    /// The learner waits for the rollouts of `step`, until what this gives is dropped.
+    pub fn waits_for(&self, step: u64) -> Wait {
         self.now(Doing::Waiting(step));
+        self.learner_waits(format!("the rollouts of step {step}"))
+    }
+
+    /// The learner waits for a probe of the bandit, which chooses for `step`, until what this gives is dropped.
+    pub fn waits_for_probe(&self, step: u64) -> Wait {
+        self.now(Doing::Waiting(step));
+        self.learner_waits(format!("the bandit's probe before step {step}"))
+    }
+
+    /// The learner waits for a buffer that takes its weights to the rollout side, until what this gives is dropped.
+    pub fn waits_to_publish(&self, version: u64) -> Wait {
+        self.learner_waits(format!("a buffer for weights {version}"))
     }
 
     /// The learner begins `step`: no boundary until [`Control::trained`].

@@ -335,6 +335,50 @@ fn stop_ends_a_pause_and_is_answered_when_the_run_has_ended() {
 }
 
 #[test]
+fn what_the_learner_waits_for_is_in_the_status_while_it_waits() {
+    let mut bench = Bench::new();
+    let mut client = bench.client();
+    let mut waits = move || client.status().expect("a status").waits;
+    assert_eq!(waits(), []);
+    for (wait, name) in [
+        (bench.control().waits_for(7), "the rollouts of step 7"),
+        (
+            bench.control().waits_for_probe(7),
+            "the bandit's probe before step 7",
+        ),
+        (
+            bench.control().waits_to_publish(7),
+            "a buffer for weights 7",
+        ),
+    ] {
+        let found = waits();
+        assert!(
+            found.iter().any(|found| found.name == name
+                && found.owner == "learner"
+                && found.left_s.is_none()),
+            "{found:?}"
+        );
+        drop(wait);
+    }
+    let tried = bench.control().waits().enter(
+        Owner::Part("reward"),
+        "arm judge, which is tried".to_owned(),
+        Some(tokio::time::Instant::now() + PATIENCE),
+    );
+    let [found] = &waits()[..] else {
+        panic!("one wait");
+    };
+    assert_eq!((&*found.owner, found.sessions), ("reward", 0));
+    assert!(
+        found
+            .left_s
+            .is_some_and(|left| left > 0.0 && left <= PATIENCE.as_secs_f64())
+    );
+    drop(tried);
+    assert_eq!(waits(), []);
+}
+
+#[test]
 fn when_the_run_fails_whoever_waits_is_told() {
     let mut bench = Bench::new();
     let mut client = bench.client();

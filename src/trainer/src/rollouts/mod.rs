@@ -22,10 +22,9 @@ use dialogue::data::{Cursor, DataSet, PromptSource, Row};
 use dialogue::generate::Sampling;
 use dialogue::rollout::Rollout;
 use dialogue::score::{Scorers, Tried, judge};
-use dialogue::session::{Batch, Limits, Prompt, Runner, Waiting};
+use dialogue::session::{Batch, Limits, Owner, Prompt, Runner, Wait, Waits};
 use dialogue::tool::ToolRegistry;
 use experiment::Experiment;
-use runlog::control::WaitState;
 use runlog::event::{EventKind, Lane, Level};
 use runlog::recorder::Recorder;
 use tokio::sync::{Notify, mpsc};
@@ -109,6 +108,8 @@ pub struct SamplerParts {
     pub engine: EngineHandle,
     pub receiver: Receiver,
     pub recorder: Recorder,
+    /// What this side waits for, its sessions included, is told there.
+    pub waits: Waits,
     /// The weights that the engine starts with.
     pub held: Held,
     /// Temperature and staleness bound, which may change while the run runs.
@@ -160,15 +161,17 @@ impl Sampler {
     pub fn new(parts: SamplerParts) -> Self {
         let rollout = &parts.experiment.actor_rollout_ref.rollout;
         let dialogues = &parts.dialogues;
+        let mut runner = Runner::new(
+            Arc::new(parts.engine.clone()),
+            Arc::new(dialogues.chat.clone()),
+            dialogues.tools.clone(),
+            dialogues.scorers.clone(),
+            Limits::new(&parts.experiment.data, rollout),
+            rollout.agent.default_agent_loop,
+        );
+        runner.waits = parts.waits.clone();
         Self {
-            runner: Runner::new(
-                Arc::new(parts.engine.clone()),
-                Arc::new(dialogues.chat.clone()),
-                dialogues.tools.clone(),
-                dialogues.scorers.clone(),
-                Limits::new(&parts.experiment.data, rollout),
-                rollout.agent.default_agent_loop,
-            ),
+            runner,
             stop_ids: dialogues.chat.stop_ids().to_vec(),
             held: parts.held,
             start: dialogues.prompts.cursor().clone(),
@@ -183,12 +186,6 @@ impl Sampler {
             is_open: true,
             parts,
         }
-    }
-
-    /// What its sessions wait for, whenever that is asked.
-    pub fn waits(&self) -> impl Fn() -> Vec<WaitState> + Send + Sync + use<> {
-        let waits = self.runner.waits.clone();
-        move || waits.now().into_iter().map(wait_state).collect()
     }
 
     /// Samples every batch of the run, then takes the last weights in and evaluates them. Ends early when the learner does.
@@ -210,7 +207,7 @@ impl Sampler {
                 ),
             });
             let span = recorder.span(Lane::Reward, "trying the arms", Some(1));
-            let found = scorers.rehearse(&tried).await;
+            let found = scorers.rehearse(&tried, &self.parts.waits).await;
             span.end();
             for message in judge(&found).map_err(Failure::Input)? {
                 self.parts.recorder.record(EventKind::LogLine {
@@ -242,6 +239,7 @@ impl Sampler {
         }
         // Before the last evaluation, which is no reason to hold tools and sessions.
         self.flights.clear();
+        let _wait = self.waits_for("the last evaluation".to_owned());
         match self.evaluation.take() {
             Some(mut evaluation) => evaluation.end().await,
             None => Ok(()),
@@ -387,6 +385,7 @@ impl Sampler {
     /// Proves a delivery, swaps it in, and evaluates it if it is due.
     async fn accept(&mut self, delivery: Delivery) -> Result<(), Failure> {
         let rewinds = delivery.rewinds;
+        let _wait = self.waits_for(format!("weights {} to be swapped in", delivery.version));
         let span =
             self.parts
                 .recorder
@@ -544,7 +543,14 @@ impl Sampler {
         let knobs = Arc::clone(&self.parts.knobs);
         let _waiting = (self.drawing() == 0 && self.delivery.is_none()).then(|| {
             let recorder = &self.parts.recorder;
-            recorder.span(Lane::WaitLearner, "waiting for weights", knobs.next())
+            let what = match &self.evaluation {
+                Some(_) => "the evaluation",
+                None => "newer weights",
+            };
+            (
+                self.waits_for(what.to_owned()),
+                recorder.span(Lane::WaitLearner, "waiting for weights", knobs.next()),
+            )
         });
         tokio::select! {
             biased;
@@ -566,6 +572,11 @@ impl Sampler {
             () = self.room.notified() => {}
         }
         Ok(())
+    }
+
+    /// Until it is dropped, a status says so. The learner decides how long that takes.
+    fn waits_for(&self, what: String) -> Wait {
+        self.parts.waits.enter(Owner::Part("rollouts"), what, None)
     }
 
     /// Takes a draw in.
@@ -594,18 +605,6 @@ impl Sampler {
             }
         }
         Ok(())
-    }
-}
-
-fn wait_state(waiting: Waiting) -> WaitState {
-    WaitState {
-        name: waiting.name,
-        sessions: waiting.sessions,
-        dialogue: waiting.owner.uid,
-        sample: waiting.owner.sample,
-        row: waiting.row_index,
-        age_s: waiting.age.as_secs_f64(),
-        left_s: waiting.left.map(|left| left.as_secs_f64()),
     }
 }
 

@@ -305,6 +305,7 @@ pub(super) fn begin<'r>(
         engine: engine.handle(),
         receiver: Receiver::new(spare_send, canary_ids.clone(), threads),
         recorder: recorder.clone(),
+        waits: control.waits().clone(),
         held: Held {
             version: start,
             rewinds: 0,
@@ -316,7 +317,6 @@ pub(super) fn begin<'r>(
         total_steps: sampled_steps,
         batches_at_once: MAX_STALENESS as usize + 1,
     });
-    control.watch(sampler.waits());
     let mut training = Training {
         learner: inputs.learner,
         experiment,
@@ -346,6 +346,7 @@ pub(super) fn begin<'r>(
         .map_err(Failure::run)?,
         sample_ids: vec![setup::canary_ids(&config)],
         save_wait: Duration::ZERO,
+        waits: control.waits().clone(),
     };
     match remembered {
         Some(remembered) => {

@@ -52,7 +52,8 @@ fn step_by_step(
         let mut timed = None;
         match runtime.block_on(waited) {
             Waited::Batch(sampled, wait) => {
-                let knows = runtime.block_on(probes_known(training, probes, &sampled, stop));
+                let knows =
+                    runtime.block_on(probes_known(control, training, probes, &sampled, stop));
                 if !knows {
                     break;
                 }
@@ -92,6 +93,7 @@ fn step_by_step(
         let trained = training.trained;
         let rewinds = training.rollouts.rewinds();
         let step_ended = Instant::now();
+        let told = control.waits_to_publish(trained);
         let span = recorder.span(Lane::WeightSync, "publish", Some(trained));
         let published = publisher.publish(&training.learner.actor().model, trained, step_ended);
         span.end();
@@ -101,6 +103,7 @@ fn step_by_step(
         if deliveries.blocking_send(delivery).is_err() {
             break;
         }
+        drop(told);
         if let Some(mut timed) = timed {
             timed.trained += step_ended.elapsed();
             advising.after(timed, training.holds_staleness(), training);
@@ -111,6 +114,7 @@ fn step_by_step(
 
 /// Takes in what the bandit must know before it chooses for this batch. False: asked to stop, or the rollout side ended.
 async fn probes_known(
+    control: &Control,
     training: &mut Training<'_>,
     probes: &mut mpsc::UnboundedReceiver<Probed>,
     sampled: &Sampled,
@@ -127,6 +131,7 @@ async fn probes_known(
     if !choosing.awaits(sampled.step, limit) {
         return true;
     }
+    let _told = control.waits_for_probe(sampled.step);
     let _wait = training.recorder.span(
         Lane::WaitRollouts,
         "waiting for the bandit's probe",
@@ -185,7 +190,7 @@ async fn next_batch(
             return Waited::Rewound;
         }
         let step = training.trained + 1;
-        control.waits_for(step);
+        let told = control.waits_for(step);
         let wait = training
             .recorder
             .span(Lane::WaitRollouts, "waiting for rollouts", Some(step));
@@ -195,6 +200,7 @@ async fn next_batch(
             sampled = ready.recv() => Next::Batch(sampled.map(Box::new)),
         };
         waited.ms += wait.end();
+        drop(told);
         match next {
             Next::Command(Some(job)) => {
                 control.apply(job, training);

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::scripted::{Event, Reply, calls, says};
-use super::super::{Again, Waiting};
+use super::super::{Again, Owner, Waiting};
 use super::*;
 use crate::generate::{GenerateError, SessionId};
 use crate::rollout::Finish;
@@ -215,7 +215,10 @@ async fn every_wait_has_a_name_an_owner_an_age_and_a_deadline() {
         panic!("{found:?}");
     };
     assert_eq!((&*waiting.name, waiting.sessions), ("tool odd", 1));
-    assert_eq!((&*waiting.owner.uid, waiting.row_index), ("train-1-0", 0));
+    let Owner::Session { label, row_index } = &waiting.owner else {
+        panic!("{waiting:?}");
+    };
+    assert_eq!((&*label.uid, *row_index), ("train-1-0", 0));
     let left = waiting.left.expect("a tool has a time-out");
     assert_eq!(waiting.age + left, Duration::from_secs(30));
     running.await.expect("the batch ends");
