@@ -190,8 +190,8 @@ regret and disagreement by update; the last choices with their reasons. `f` forc
 freezes it or lets it go. Judges that are held out (arms that score and are never chosen) stand below. `lathe --plain runs show RUN`,
 `lathe runs show RUN --json`, the HTML report and page Compare have the same numbers.
 
-The alarm `reward_hacking` is raised when the score of the arm that was chosen most rises while a held-out judge falls: an arm
-that the bandit does not choose among, `bandit/probe/accuracy`, or `val-core/*`. Both by Mann-Kendall's test over the judge's
+The alarm `reward_hacking` is raised when the score of the arm that was chosen most (without a bandit that learns: the reward) rises
+while a held-out judge falls: an arm that does not count (`reward/arm/NAME/weight` is 0), `bandit/probe/accuracy`, or `val-core/*`. Both by Mann-Kendall's test over the judge's
 latest 8 to 32 values, z of 3 or more three times in a row, with the variance of a series whose neighbours are alike. It names both,
 by how much, and since when. Guards may watch it (docs/guards.md); the preset `online` tells.
 ";
@@ -205,7 +205,7 @@ holds this page to them. Every policy plays the same arms, step by step, as MABW
 (Thompson: the same regret within its error), see `src/bandit/tests/oracles`.
 
 **In training** every arm of `reward.arms` is asked about every dialogue (docs/rewards.md). Without a policy the reward is their
-weighted sum; `fixed` counts one arm alone, `ensemble` has its own weights. A policy that learns chooses one arm a pull, and its
+weighted sum; `fixed` counts one arm alone, `ensemble` takes their mean, with weights of its own. A policy that learns chooses one arm a pull, and its
 score, times its weight, is the reward of every dialogue in the pull's steps:
 
 - A pull is `steps_per_pull` training steps. The arm is chosen when the first of them is trained, so that the choice knows all there

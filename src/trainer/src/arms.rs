@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use dialogue::rollout::Rollout;
+use experiment::settings::Reward;
 
 use crate::learner::metrics::StepValues;
 
@@ -62,6 +63,16 @@ pub fn measure(rollouts: &[Rollout], values: &mut StepValues) {
                 values.set(&row(what), *value);
             }
         }
+    }
+}
+
+/// `reward/arm/NAME/weight`: what each arm's score is multiplied by in the reward of a batch. `chosen`: by a bandit that learns,
+/// None where there is none.
+pub fn weigh(reward: &Reward, chosen: Option<&str>, values: &mut StepValues) {
+    for arm in experiment::arms::judging(reward) {
+        let counts = chosen.is_none_or(|chosen| chosen == arm.name);
+        let weight = if counts { arm.weight } else { 0.0 };
+        values.set(&format!("reward/arm/{}/weight", arm.name), weight);
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use dialogue::data::Cursor;
 use dialogue::rollout::{Finish, Rollout};
+use dialogue::session::{Wait, Waits};
 use experiment::Experiment;
 use experiment::settings::Mode;
 use runlog::control::{ArmOrder, CheckpointName, GuardOrder, Knob, RunMode, find_knob};
@@ -17,9 +18,12 @@ use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 use tokio::sync::mpsc;
 
+use crate::arms;
 use crate::checkpoint::{Request, Saver};
 use crate::choosing::{self, Choosing, Labels, Probed};
-use crate::control::{Change, Controlled, Done, Draw, Dropped, RolloutKnobs, Standing, Told};
+use crate::control::{
+    Change, Controlled, Done, Draw, Dropped, LEARNER, RolloutKnobs, Standing, Told,
+};
 use crate::failure::Failure;
 use crate::guard::{Acting, PROBE_METRIC, Probe, mode_name};
 use crate::learner::{Learner, StepOutcome};
@@ -64,6 +68,8 @@ pub struct Training<'r> {
     pub sample_ids: Vec<Vec<u32>>,
     /// How long the learner stood still for a checkpoint since the last step ended.
     pub save_wait: Duration,
+    /// What the learner waits for, told while it does.
+    pub waits: Waits,
 }
 
 impl Training<'_> {
@@ -163,6 +169,8 @@ impl Training<'_> {
             choosing.trained(step, loss);
             choosing.rows(&mut values);
         }
+        let chosen = self.choosing.as_ref().and_then(Choosing::chosen);
+        arms::weigh(&self.experiment.reward, chosen, &mut values);
         if let Some(drawn) = timing.groups_per_kept {
             values.set("reward/groups_per_kept", drawn);
         }
@@ -249,7 +257,13 @@ impl Training<'_> {
                 message: error.to_string(),
             });
         }
+        let told = self.waits.enter(
+            LEARNER,
+            format!("arm {arm}, which judges the newest labels"),
+            None,
+        );
         let agreement = labels.agreement(arm, weight).await;
+        drop(told);
         if agreement.is_nan() {
             let why = if labels.is_empty() {
                 "reward.bandit.label_files hold no labels yet".to_owned()
@@ -305,6 +319,7 @@ impl Training<'_> {
     /// Has a checkpoint of the steps trained written beside what follows. A failure is an alarm, and the run goes on.
     pub fn begin_checkpoint(&mut self) {
         let started = Instant::now();
+        let _told = self.waits_for_disk();
         self.save(false, None);
         self.save_wait += started.elapsed();
     }
@@ -313,10 +328,16 @@ impl Training<'_> {
     /// an alarm.
     pub fn checkpoint(&mut self) -> Result<String, String> {
         let started = Instant::now();
+        let _told = self.waits_for_disk();
         self.save(true, None);
         let written = self.saver.wait().expect("one was just written");
         self.save_wait += started.elapsed();
         written
+    }
+
+    fn waits_for_disk(&self) -> Wait {
+        let what = format!("the checkpoint of step {}", self.trained);
+        self.waits.enter(LEARNER, what, None)
     }
 
     fn save(&mut self, is_awaited: bool, told: Option<Told>) {
@@ -378,6 +399,7 @@ impl Controlled for Training<'_> {
 
     fn begin_checkpoint(&mut self, told: Told) {
         let started = Instant::now();
+        let _told = self.waits_for_disk();
         self.save(false, Some(told));
         self.save_wait += started.elapsed();
     }
@@ -420,6 +442,7 @@ impl Controlled for Training<'_> {
     }
 
     fn rest(&mut self) {
+        let _told = self.waits_for_disk();
         // What became of the checkpoint under way is in the log.
         drop(self.saver.wait());
     }

@@ -90,7 +90,7 @@ impl Arm {
 const CUSTOM_TIMEOUT_S: f64 = 300.0;
 
 /// The arms that judge: those that are written, else the reward function in Python as one; empty: `reward.scorer` alone. Of a
-/// bandit that does not learn, the weights are its own.
+/// bandit that does not learn, the weights are its own: an ensemble's sum to 1, so that its reward is the arms' weighted mean.
 pub fn judging(reward: &Reward) -> Vec<Arm> {
     let mut arms = reward.arms.clone();
     let custom = &reward.custom_reward_function;
@@ -112,8 +112,18 @@ pub fn judging(reward: &Reward) -> Vec<Arm> {
             }
         }
         Some(PolicyName::Ensemble) => {
-            for (arm, weight) in arms.iter_mut().zip(&reward.bandit.weights) {
-                arm.weight = *weight;
+            let given = &reward.bandit.weights;
+            for (index, arm) in arms.iter_mut().enumerate() {
+                arm.weight = match given.get(index) {
+                    Some(weight) => *weight,
+                    // A penalty stays one, a judge that is held out too.
+                    None if arm.weight == 0.0 => 0.0,
+                    None => arm.weight.signum(),
+                };
+            }
+            let sum: f64 = arms.iter().map(|arm| arm.weight.abs()).sum();
+            if sum > 0.0 {
+                arms.iter_mut().for_each(|arm| arm.weight /= sum);
             }
         }
         _ => {}

@@ -54,6 +54,23 @@ fn an_arm_says_what_it_is_and_the_rest_is_usual() {
 }
 
 #[test]
+fn the_reward_of_an_ensemble_is_the_mean_of_its_arms() {
+    let mut reward = Reward {
+        arms: arms("[{name: a, scorer: math}, {name: b, scorer: numeric, weight: -3}, {name: held, scorer: gsm8k, weight: 0}]")
+            .expect("arms"),
+        ..Reward::default()
+    };
+    reward.bandit.policy = Some(PolicyName::Ensemble);
+    let weights =
+        |reward: &Reward| -> Vec<f64> { judging(reward).iter().map(|arm| arm.weight).collect() };
+    assert_eq!(weights(&reward), [0.5, -0.5, 0.0]);
+    reward.bandit.weights = vec![1.0, 2.0, 1.0];
+    assert_eq!(weights(&reward), [0.25, 0.5, 0.25]);
+    reward.bandit.policy = None;
+    assert_eq!(weights(&reward), [1.0, -3.0, 0.0]);
+}
+
+#[test]
 fn what_is_wrong_is_said_with_the_arm_and_the_field() {
     for (text, message) in [
         (

@@ -37,11 +37,42 @@ pub(super) fn at(series: Series<'_>, i: usize) -> At {
     }
 }
 
-/// Points of a series that were not looked at yet.
-pub(super) fn fresh(seen: &mut usize, series: Series<'_>) -> Range<usize> {
-    let start = (*seen).max(series.len().saturating_sub(MOST_HISTORY));
-    *seen = series.len();
-    start..series.len()
+/// How far a series was looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seen {
+    points: usize,
+    rewinds: u32,
+    /// Of the last point, in milliseconds.
+    until: f64,
+}
+
+impl Seen {
+    /// All of a series.
+    fn of(series: Series<'_>) -> Self {
+        let last = series.last();
+        Self {
+            points: series.len(),
+            rewinds: series.rewinds(),
+            until: last.map_or(f64::NEG_INFINITY, |last| last.elapsed_ms),
+        }
+    }
+}
+
+/// Points of a series that were not looked at yet: where the run went back since, those that came after the last one that was.
+pub(super) fn fresh(seen: &mut Seen, series: Series<'_>) -> Range<usize> {
+    let count = series.len();
+    let known = if series.rewinds() == seen.rewinds {
+        seen.points
+    } else {
+        let new = |i: &usize| at(series, *i).elapsed_ms > seen.until;
+        count - (0..count).rev().take_while(new).count()
+    };
+    let start = known.max(count.saturating_sub(MOST_HISTORY)).min(count);
+    *seen = Seen {
+        until: seen.until.max(Seen::of(series).until),
+        ..Seen::of(series)
+    };
+    start..count
 }
 
 /// The metric a detector watches: the first of its row that the run has.
@@ -73,7 +104,7 @@ fn raised(
 /// NaN or infinite values, of any metric.
 #[derive(Debug, Default)]
 struct NonFinite {
-    metrics: BTreeMap<String, (usize, u64, Latch)>,
+    metrics: BTreeMap<String, (Seen, u64, Latch)>,
 }
 
 impl Detector for NonFinite {
@@ -92,7 +123,7 @@ impl Detector for NonFinite {
             // Nearly always: nothing to remember, nothing to do.
             if series.non_finite() == known && !is_latched {
                 if let Some(entry) = self.metrics.get_mut(name) {
-                    entry.0 = series.len();
+                    entry.0 = Seen::of(series);
                 }
                 continue;
             }
@@ -137,7 +168,7 @@ impl Detector for NonFinite {
 struct KlBlowUp {
     metric: &'static str,
     limit: Option<f64>,
-    seen: usize,
+    seen: Seen,
     level: Window,
     /// Level before the rise: held while the rise lasts, so that it does not become the new normal.
     before: f64,
@@ -151,7 +182,7 @@ impl KlBlowUp {
         Self {
             metric,
             limit,
-            seen: 0,
+            seen: Seen::default(),
             level: Window::new(32),
             before: 0.0,
             last: 0.0,
@@ -237,7 +268,7 @@ impl Detector for KlBlowUp {
 /// Entropy gone and nothing gained.
 #[derive(Debug, Default)]
 struct EntropyCollapse {
-    seen: usize,
+    seen: Seen,
     start: Option<f64>,
     last: f64,
     latch: Latch,
@@ -298,7 +329,7 @@ impl Detector for EntropyCollapse {
 /// Answers grow while the reward does: the reward may be paying for length.
 #[derive(Debug, Default)]
 struct LengthRunaway {
-    seen: usize,
+    seen: Seen,
     now: f64,
     then: f64,
     latch: Latch,
@@ -352,7 +383,7 @@ impl Detector for LengthRunaway {
 /// Nothing left to learn from, and the task is not solved.
 #[derive(Debug)]
 struct AllEqualGroups {
-    seen: usize,
+    seen: Seen,
     recent: Window,
     latch: Latch,
 }
@@ -360,7 +391,7 @@ struct AllEqualGroups {
 impl Default for AllEqualGroups {
     fn default() -> Self {
         Self {
-            seen: 0,
+            seen: Seen::default(),
             recent: Window::new(5),
             latch: Latch::default(),
         }
@@ -401,7 +432,7 @@ impl Detector for AllEqualGroups {
 /// The clip binds the step.
 #[derive(Debug, Default)]
 struct ClipSaturation {
-    seen: usize,
+    seen: Seen,
     last: f64,
     latch: Latch,
 }
@@ -431,7 +462,7 @@ impl Detector for ClipSaturation {
 /// Weights take longer and longer to reach the generator.
 #[derive(Debug)]
 struct SyncDrift {
-    seen: usize,
+    seen: Seen,
     recent: Window,
     level: Option<f64>,
     latch: Latch,
@@ -440,7 +471,7 @@ struct SyncDrift {
 impl Default for SyncDrift {
     fn default() -> Self {
         Self {
-            seen: 0,
+            seen: Seen::default(),
             recent: Window::new(8),
             level: None,
             latch: Latch::default(),

@@ -1,11 +1,12 @@
 //! Reward hacking: what is trained for rises while a judge that nothing is trained for falls.
 //!
-//! Both by a trend that is no noise: Mann-Kendall over the latest values, with the variance of a series whose neighbours are
+//! What is trained for is the arm that a bandit chose in most steps, or the reward itself where no bandit chooses. A judge apart
+//! is an arm that does not count in the reward, the bandit's probe, or the validation reward. Both by a trend that is no noise: Mann-Kendall over the latest values, with the variance of a series whose neighbours are
 //! alike (Yue and Wang 2004, <https://doi.org/10.1023/B:WARM.0000043140.61082.60>). Knows arms by their metrics alone.
 
 use std::collections::BTreeMap;
 
-use super::detectors::{at, fresh};
+use super::detectors::{Seen as Looked, at, fresh};
 use super::latch::{Latch, Look};
 use super::reward::mean;
 use super::thresholds::HACKING;
@@ -30,6 +31,11 @@ fn scored(metric: &str) -> Option<&str> {
         .strip_suffix("/score/mean")
 }
 
+/// The arm of `reward/arm/NAME/weight`.
+fn weighed(metric: &str) -> Option<&str> {
+    metric.strip_prefix("reward/arm/")?.strip_suffix("/weight")
+}
+
 /// Whether it judges without being trained for: verifiable prompts, unseen ones.
 fn is_apart(metric: &str) -> bool {
     let is_core = metric.starts_with("val-core/")
@@ -39,7 +45,10 @@ fn is_apart(metric: &str) -> bool {
 
 /// Whether this detector is made of this metric.
 pub(super) fn reads(metric: &str) -> bool {
-    choosable(metric).is_some() || scored(metric).is_some() || is_apart(metric)
+    choosable(metric).is_some()
+        || scored(metric).is_some()
+        || weighed(metric).is_some()
+        || is_apart(metric)
 }
 
 /// Who is trained for, and who only looks on.
@@ -47,22 +56,33 @@ pub(super) fn reads(metric: &str) -> bool {
 pub(super) struct RewardHacking {
     /// Metrics of the run when they were last sorted.
     known: usize,
+    /// Those that a bandit may choose.
     arms: Vec<String>,
     judges: BTreeMap<String, Judge>,
 }
 
 #[derive(Debug, Default)]
 struct Judge {
-    seen: usize,
+    looked: Looked,
     latch: Latch,
+    /// What was seen first of what is raised, or may be soon.
+    began: Option<Seen>,
     message: String,
 }
 
 /// What is seen over the latest values of a judge.
+#[derive(Debug, Clone)]
 struct Seen {
     /// The smaller of the two trends' z: how sure it is that one rises and the other falls.
     measure: f64,
-    message: String,
+    /// `the score of arm a`.
+    trained: String,
+    /// The first and the last step of the values.
+    steps: (u64, u64),
+    /// What is trained for, in the first quarter of its values and in the last.
+    scores: (f64, f64),
+    /// What the judge says, likewise.
+    held: (f64, f64),
 }
 
 impl RewardHacking {
@@ -72,18 +92,20 @@ impl RewardHacking {
             return;
         }
         self.known = state.series.len();
-        self.arms = state
-            .series
-            .names()
-            .filter_map(choosable)
-            .map(str::to_owned)
-            .collect();
-        if self.arms.is_empty() {
-            return;
-        }
+        let choosable = state.series.names().filter_map(choosable);
+        self.arms = choosable.map(str::to_owned).collect();
         let arms = &self.arms;
-        let is_held_out =
-            |metric: &str| scored(metric).is_some_and(|arm| !arms.iter().any(|known| known == arm));
+        let is_held_out = |metric: &str| {
+            scored(metric).is_some_and(|arm| {
+                let weight = state.series.get(&format!("reward/arm/{arm}/weight"));
+                let is_counted = match weight.filter(|weight| !weight.is_empty()) {
+                    Some(weight) => weight.value(weight.len() - 1) != 0.0,
+                    // The log of a version that wrote no weights.
+                    None => arms.is_empty(),
+                };
+                !is_counted && !arms.iter().any(|known| known == arm)
+            })
+        };
         for metric in state.series.names() {
             if is_held_out(metric) || is_apart(metric) {
                 self.judges.entry(metric.to_owned()).or_default();
@@ -94,50 +116,77 @@ impl RewardHacking {
             .retain(|metric, _| is_held_out(metric) || is_apart(metric));
     }
 
-    /// The arm that was chosen in more than half of the steps `from..=to`.
-    fn chosen(&self, state: &RunState, from: u64, to: u64) -> Option<&str> {
-        self.arms
-            .iter()
-            .find(|arm| {
-                state
-                    .series
-                    .get(&format!("bandit/arm/{arm}/chosen"))
-                    .and_then(|chosen| mean(between(chosen, from, to)))
-                    .is_some_and(|share| share > 0.5)
-            })
-            .map(String::as_str)
+    /// What was trained for in the steps `from..=to`: the arm that was chosen in more than half of them, or the reward where
+    /// nobody chooses.
+    fn trained<'a>(&self, state: &'a RunState, from: u64, to: u64) -> Option<(String, Series<'a>)> {
+        if self.arms.is_empty() {
+            let rewards = ["critic/score/mean", "critic/rewards/mean"];
+            let reward = rewards.iter().find_map(|name| state.series.get(name))?;
+            return Some(("the reward".to_owned(), reward));
+        }
+        let is_most = |arm: &&String| {
+            let chosen = state.series.get(&format!("bandit/arm/{arm}/chosen"));
+            let share = chosen.and_then(|chosen| mean(between(chosen, from, to)));
+            share.is_some_and(|share| share > 0.5)
+        };
+        let arm = self.arms.iter().find(is_most)?;
+        let scores = state.series.get(&format!("reward/arm/{arm}/score/mean"))?;
+        Some((format!("the score of arm {arm}"), scores))
     }
 
-    /// The judge's values up to its `i`-th, against the arm that was trained for meanwhile.
-    fn look(&self, state: &RunState, judge: &str, series: Series<'_>, i: usize) -> Option<Seen> {
+    /// The judge's values up to its `i`-th, against what was trained for meanwhile.
+    fn look(&self, state: &RunState, series: Series<'_>, i: usize) -> Option<Seen> {
         let first = (i + 1).saturating_sub(MOST);
         let held: Vec<f64> = finite(&series.values()[first..=i]);
         if held.len() < LEAST {
             return None;
         }
         let (from, to) = (series.step(first), series.step(i));
-        let arm = self.chosen(state, from, to)?;
-        let scores = state.series.get(&format!("reward/arm/{arm}/score/mean"))?;
+        let (trained, scores) = self.trained(state, from, to)?;
         let scores = thinned(&finite(between(scores, from, to)));
         if scores.len() < LEAST {
             return None;
         }
-        let (rise, fall) = (trend(&scores), -trend(&held));
-        let name = scored(judge).map_or_else(|| judge.to_owned(), |arm| format!("judge {arm}"));
-        let change = |values: &[f64]| {
+        let ends = |values: &[f64]| {
             let part = values.len().div_ceil(4);
-            let before = mean(&values[..part]).unwrap_or(f64::NAN);
-            let now = mean(&values[values.len() - part..]).unwrap_or(f64::NAN);
-            format!("from {} to {}", short(before), short(now))
+            let mean = |values: &[f64]| mean(values).unwrap_or(f64::NAN);
+            (mean(&values[..part]), mean(&values[values.len() - part..]))
         };
         Some(Seen {
-            measure: rise.min(fall),
-            message: format!(
-                "the score of arm {arm}, which is trained for, rose {} in steps {from} to {to} while the held-out {name} fell {}",
-                change(&scores),
-                change(&held)
-            ),
+            measure: trend(&scores).min(-trend(&held)),
+            trained,
+            steps: (from, to),
+            scores: ends(&scores),
+            held: ends(&held),
         })
+    }
+}
+
+impl Judge {
+    /// Takes one more look at `metric`.
+    fn take(&mut self, metric: &str, seen: Seen, place: super::latch::At) {
+        self.latch
+            .take(Look::of(seen.measure, &HACKING), place, &HACKING);
+        if !self.latch.is_suspicious() {
+            self.began = None;
+            return;
+        }
+        // The whole of it, from before it began: each look by itself sees the end of a long fall only.
+        if (self.began.as_ref()).is_none_or(|began| began.trained != seen.trained) {
+            self.began = Some(seen.clone());
+        }
+        let began = self.began.as_ref().unwrap_or(&seen);
+        let name = scored(metric).map_or_else(|| metric.to_owned(), |arm| format!("judge {arm}"));
+        self.message = format!(
+            "{}, which is trained for, rose from {} to {} in steps {} to {} while the held-out {name} fell from {} to {}",
+            seen.trained,
+            short(began.scores.0),
+            short(seen.scores.1),
+            began.steps.0,
+            seen.steps.1,
+            short(began.held.0),
+            short(seen.held.1),
+        );
     }
 }
 
@@ -154,14 +203,9 @@ impl Detector for RewardHacking {
             let Some(series) = state.series.get(metric) else {
                 continue;
             };
-            for i in fresh(&mut judge.seen, series) {
-                let Some(seen) = self.look(state, metric, series, i) else {
-                    continue;
-                };
-                let look = Look::of(seen.measure, &HACKING);
-                judge.latch.take(look, at(series, i), &HACKING);
-                if look == Look::Bad {
-                    judge.message = seen.message;
+            for i in fresh(&mut judge.looked, series) {
+                if let Some(seen) = self.look(state, series, i) {
+                    judge.take(metric, seen, at(series, i));
                 }
             }
             found.extend(judge.latch.raised().map(|since| Raised {
@@ -227,16 +271,28 @@ fn trend(values: &[f64]) -> f64 {
     let rest: Vec<f64> = (values.iter().enumerate())
         .map(|(i, value)| value - slope * i as f64)
         .collect();
-    let alike = neighbours_alike(&rest).clamp(0.0, 0.95);
+    // What rounding leaves of a straight line is no wave.
+    let is_left = spread(&rest) > 1e-18 * spread(values);
+    let alike = if is_left {
+        neighbours_alike(&rest).clamp(0.0, 0.95)
+    } else {
+        0.0
+    };
     let variance = variance * (1.0 + alike) / (1.0 - alike);
     // By one towards 0: the sum goes in steps of two.
     (sign - sign.signum()) as f64 / variance.sqrt()
 }
 
+/// Sum of the squares of what lies between each value and their mean.
+fn spread(values: &[f64]) -> f64 {
+    let middle = values.iter().sum::<f64>() / values.len() as f64;
+    values.iter().map(|value| (value - middle).powi(2)).sum()
+}
+
 /// Autocorrelation of neighbours.
 fn neighbours_alike(values: &[f64]) -> f64 {
     let middle = values.iter().sum::<f64>() / values.len() as f64;
-    let square: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
+    let square = spread(values);
     let product: f64 = values
         .windows(2)
         .map(|pair| (pair[0] - middle) * (pair[1] - middle))
@@ -311,6 +367,111 @@ mod tests {
             )
         });
         (found.collect(), ever)
+    }
+
+    /// A step of a run; the values are metrics by name.
+    fn step(state: &mut RunState, step: u64, values: &[(&str, f64)]) {
+        let values = values
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), Number(*value)));
+        state.apply(&Event {
+            seq: state.events,
+            elapsed_ms: state.events as f64 * 1000.0,
+            kind: EventKind::StepEnded {
+                step,
+                policy_version: step,
+                values: values.collect(),
+            },
+        });
+    }
+
+    /// A hack of a reward that no bandit chooses: it rises as the arm that does not count falls.
+    fn hacked_sum(
+        state: &mut RunState,
+        steps: std::ops::RangeInclusive<u64>,
+        hack: impl Fn(u64) -> f64,
+    ) {
+        let mut noise = Noise(*steps.start());
+        for now in steps {
+            let by = hack(now);
+            let values = [
+                ("critic/score/mean", 0.2 + by + 0.02 * noise.next()),
+                ("reward/arm/a/score/mean", 0.4 + by + 0.02 * noise.next()),
+                ("reward/arm/a/weight", 0.5),
+                (
+                    "reward/arm/b/score/mean",
+                    0.5 - by / 2.0 + 0.02 * noise.next(),
+                ),
+                ("reward/arm/b/weight", 0.5),
+                (
+                    "reward/arm/exact/score/mean",
+                    0.9 - by + 0.02 * noise.next(),
+                ),
+                ("reward/arm/exact/weight", 0.0),
+            ];
+            step(state, now, &values);
+        }
+    }
+
+    #[test]
+    fn where_no_bandit_chooses_the_reward_is_held_against_arms_that_do_not_count() {
+        let mut state = RunState::default();
+        let mut alarms = Alarms::new(Limits::default());
+        for now in 1..=100 {
+            hacked_sum(&mut state, now..=now, |step| 0.008 * step as f64);
+            alarms.follow(&state);
+        }
+        let [found] = alarms.active() else {
+            panic!("{:?}", alarms.active());
+        };
+        assert_eq!(found.subject, "reward/arm/exact/score/mean");
+        // The whole fall, though a look sees 32 values.
+        let expected = "the reward, which is trained for, rose from 0.2";
+        assert!(found.message.starts_with(expected), "{}", found.message);
+        let expected = "in steps 1 to 100 while the held-out judge exact fell from 0.8";
+        assert!(found.message.contains(expected), "{}", found.message);
+        assert!(found.message.contains(" to 0.1"), "{}", found.message);
+    }
+
+    #[test]
+    fn a_validation_reward_is_a_judge_apart_also_without_arms() {
+        let mut state = RunState::default();
+        let mut detector = RewardHacking::default();
+        for now in 1..=200_u64 {
+            let mut values = vec![("critic/score/mean", 0.2 + 0.003 * now as f64)];
+            if now.is_multiple_of(10) {
+                values.push(("val-core/sums/reward/mean@1", 0.9 - 0.003 * now as f64));
+            }
+            step(&mut state, now, &values);
+        }
+        let raised = detector.check(&state);
+        assert_eq!(raised.len(), 1, "{raised:?}");
+        assert_eq!(raised[0].subject, "val-core/sums/reward/mean@1");
+    }
+
+    #[test]
+    fn a_hack_after_a_roll_back_is_seen_however_rarely_one_looks() {
+        let mut state = RunState::default();
+        let mut alarms = Alarms::new(Limits::default());
+        hacked_sum(&mut state, 1..=100, |_| 0.0);
+        alarms.follow(&state);
+        state.apply(&Event {
+            seq: state.events,
+            elapsed_ms: state.events as f64 * 1000.0,
+            kind: EventKind::RunResumed {
+                from_step: 50,
+                checkpoint: None,
+                lost_steps: 50,
+                passed_over: Vec::new(),
+            },
+        });
+        // As many points as were seen before it went back.
+        hacked_sum(&mut state, 51..=100, |step| 0.012 * (step - 50) as f64);
+        alarms.follow(&state);
+        let [found] = alarms.active() else {
+            panic!("{:?}", alarms.active());
+        };
+        assert!((55..90).contains(&found.since_step), "{}", found.since_step);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Nothing ends any more.
 
-use super::detectors::fresh;
+use super::detectors::{Seen, fresh};
 use super::latch::{At, Window};
 use super::thresholds::{STALL, STALL_FLOOR_MS};
 use super::{Detector, Raised, Severity, Threshold, short};
@@ -12,7 +12,7 @@ use crate::state::RunState;
 /// host samples, one a second, say how late it is.
 #[derive(Debug)]
 pub(super) struct StalledLane {
-    seen: usize,
+    seen: Seen,
     last_ms: f64,
     step_ms: Window,
 }
@@ -20,7 +20,7 @@ pub(super) struct StalledLane {
 impl Default for StalledLane {
     fn default() -> Self {
         Self {
-            seen: 0,
+            seen: Seen::default(),
             last_ms: f64::NAN,
             step_ms: Window::new(64),
         }

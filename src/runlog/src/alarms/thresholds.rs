@@ -69,8 +69,8 @@ pub const LENGTH_GRACE_STEPS: u64 = 30;
 pub const HACKING: Threshold = Threshold {
     name: "reward_hacking",
     metrics: &["bandit/probe/accuracy"],
-    measure: "the smaller z of two Mann-Kendall trends over the latest 8 to 32 values of a held-out judge (an arm that the bandit \
-              does not choose among, the probe, val-core): the chosen arm's score up, the judge down",
+    measure: "the smaller z of two Mann-Kendall trends over the latest 8 to 32 values of a held-out judge (an arm that does not count in \
+              the reward, the bandit's probe, val-core): the reward, or the score of the arm that a bandit chose, up, the judge down",
     raise: 3.0,
     clear: 1.0,
     raise_after: 3,

@@ -46,6 +46,7 @@ pub static TABLE: &[Metric] = &[
     metric("reward/groups_per_kept", "1", Lower, Reward, "groups drawn / groups trained on, with algorithm.filter_groups: what dynamic sampling costs"),
     metric("reward/missing_frac", "frac", Lower, Reward, "dialogues whose scorer failed, so that they have no score / dialogues"),
     metric("reward/arm/{name}/score/{stat}", "1", Neither, Reward, "score of an arm of reward.arms, its default where it was late; over the batch"),
+    metric("reward/arm/{name}/weight", "1", Neither, Reward, "what the score of an arm is multiplied by in the reward of the batch; 0: it is asked and does not count"),
     metric("reward/arm/{name}/latency_ms/p50", "ms", Lower, Reward, "time in which an arm answers, from when it is asked; half of the dialogues take no longer"),
     metric("reward/arm/{name}/latency_ms/p99", "ms", Lower, Reward, "the same, of 99 in 100 dialogues; one that is late counts with its time-out"),
     metric("reward/arm/{name}/wait_ms/max", "ms", Lower, Reward, "longest wait of a dialogue for its turn with an arm"),

@@ -348,6 +348,12 @@ impl Choosing {
         }
     }
 
+    /// The arm that scored the step that was just trained.
+    pub fn chosen(&self) -> Option<&str> {
+        let pull = self.pulls.back()?;
+        Some(&*self.candidates[pull.arm()].name)
+    }
+
     /// `bandit/...` of the step that was just trained.
     pub fn rows(&mut self, values: &mut StepValues) {
         let chosen = self.pulls.back().map(OpenPull::arm);

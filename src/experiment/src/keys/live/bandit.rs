@@ -224,6 +224,6 @@ pub(super) const BANDIT: &[Row] = &[
         Kind::List(&NOT_NEGATIVE),
         "[]",
         "",
-        "Of ensemble: one an arm, in the order of reward.arms; empty: all alike.",
+        "Of ensemble: one an arm, in the order of reward.arms, each divided by the sum of all; empty: all alike, 0 where the arm has 0.",
     ),
 ];
