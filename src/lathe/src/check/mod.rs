@@ -81,18 +81,32 @@ pub struct Options {
     pub rows: u64,
     /// What is not on this machine is an error.
     pub is_strict: bool,
+    /// Where to say what is being waited for.
+    pub tell: fn(&str),
+}
+
+impl Options {
+    /// How bad it is that something is not on this machine.
+    fn absent(self) -> Severity {
+        if self.is_strict {
+            Severity::Error
+        } else {
+            Severity::Warning
+        }
+    }
 }
 
 /// Tries everything that can be tried; a part that is missing leaves out only what depends on it.
 pub fn dry_run(experiment: &Experiment, experiment_file: &Path, options: Options) -> DryRun {
     let mut run = DryRun::default();
-    let absent = if options.is_strict {
-        Severity::Error
-    } else {
-        Severity::Warning
-    };
+    let absent = options.absent();
     let settings = &experiment.actor_rollout_ref;
     let model = Place::of(&settings.model.path, experiment_file);
+    // A head on a sentence encoder is learned from text alone: there is no template and no language model to look at.
+    if is_warm_up(experiment) && model.path.join("modules.json").is_file() {
+        rows::try_demonstrations(experiment, experiment_file, options.rows, absent, &mut run);
+        return run;
+    }
     // A warm-up that starts from random weights has no model to look at.
     let is_fresh = is_warm_up(experiment) && experiment.sft.init_config.is_some();
     match model.missing_model() {
@@ -134,8 +148,7 @@ pub fn dry_run(experiment: &Experiment, experiment_file: &Path, options: Options
         experiment_file,
         chat.as_ref(),
         tools.as_ref(),
-        options.rows,
-        absent,
+        options,
         &mut run,
     );
     run

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use experiment::Experiment;
+use experiment::arms::Judge;
 use experiment::settings::ResumeMode;
 use runlog::checkpoints;
 
@@ -121,6 +122,9 @@ pub fn data_files(experiment: &Experiment, experiment_file: &Path) -> Vec<(&'sta
     all
 }
 
+/// The key of the pairs that people ordered.
+const LABELS: &str = "reward.bandit.label_files";
+
 /// The key of the dialogues whose perplexity guards watch.
 pub const PROBE: &str = "trainer.guard_probe_files";
 
@@ -195,6 +199,11 @@ pub fn named_files(experiment: &Experiment) -> Vec<(&'static str, Vec<String>)> 
         ("sft.train_files", &experiment.sft.train_files),
         ("sft.val_files", &experiment.sft.val_files),
         (PROBE, &experiment.trainer.guard_probe_files),
+        (
+            "reward.bandit.probe_files",
+            &experiment.reward.bandit.probe_files,
+        ),
+        (LABELS, &experiment.reward.bandit.label_files),
     ];
     SINGLE
         .into_iter()
@@ -244,6 +253,10 @@ pub fn missing_inputs(experiment: &Experiment, experiment_file: &Path, job: Job)
         .iter()
         .filter_map(|(key, place)| missing_data(key, place));
     findings.extend(missing.map(|message| Finding::error("data", message)));
+    if job == Job::Run {
+        let missing = missing_reward_models(experiment, experiment_file).into_iter();
+        findings.extend(missing.map(|message| Finding::error("scorer", message)));
+    }
     if job == Job::Run
         && experiment.trainer.resume_mode == ResumeMode::ResumePath
         && let Some(written) = &experiment.trainer.resume_from_path
@@ -258,11 +271,27 @@ pub fn missing_inputs(experiment: &Experiment, experiment_file: &Path, job: Job)
 pub fn label_files(experiment: &Experiment, experiment_file: &Path) -> Vec<(&'static str, Place)> {
     let files = experiment.reward.bandit.label_files.iter();
     files
-        .map(|file| {
-            let place = Place::of(file, experiment_file);
-            ("reward.bandit.label_files", place)
-        })
+        .map(|file| (LABELS, Place::of(file, experiment_file)))
         .collect()
+}
+
+/// What to say of each reward model of `reward.arms` that is not here.
+pub fn missing_reward_models(experiment: &Experiment, experiment_file: &Path) -> Vec<String> {
+    let arms = experiment.reward.arms.iter();
+    arms.filter_map(|arm| {
+        let Ok(Judge::Model(model)) = arm.judge() else {
+            return None;
+        };
+        let place = Place::of(&model.path, experiment_file);
+        let is_there = place.path.join("config.json").exists();
+        (!is_there).then(|| {
+            format!(
+                "reward.arms: {}: its path is {}, which holds no config.json; make a reward model with `lathe reward train`, or correct the path",
+                arm.name, model.path
+            )
+        })
+    })
+    .collect()
 }
 
 #[cfg(test)]

@@ -1,21 +1,27 @@
 //! The first rows of each data file: schema, prompt lengths against the limit, tools of the row, scorer on real truths.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use dialogue::chat::Chat;
 use dialogue::data::{Need, Row, Table};
 use dialogue::message::Message;
 use dialogue::preferences::{self, Labels};
 use dialogue::score::{ScoreError, Scorers, Transcript, Tried, judge, score_within};
+use dialogue::session::Waits;
 use dialogue::tool::ToolRegistry;
+use experiment::estimators::Need as Needs;
 use experiment::scorers::ScorerName;
+use experiment::settings::Algorithm;
 use experiment::{Experiment, Severity};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::places::{Place, data_files, label_files, missing_data, probe_files};
-use super::{DryRun, Finding};
+use super::places::{
+    Place, data_files, label_files, missing_data, missing_reward_models, probe_files,
+};
+use super::{DryRun, Finding, Options};
 
 /// Rows with the same complaint that are named one by one.
 const NAMED_ROWS: usize = 3;
@@ -37,6 +43,9 @@ pub struct FileFacts {
     pub rows_too_long: u64,
 }
 
+/// How long somebody looks at nothing before they wonder.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
+
 /// How a scorer did on real rows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScorerFacts {
@@ -49,16 +58,16 @@ pub struct ScorerFacts {
     pub garbage_score: f64,
 }
 
-/// Tries every file; what is missing is a finding of severity `absent`.
+/// Tries every file; what is missing is as bad as the options say.
 pub fn try_files(
     experiment: &Experiment,
     experiment_file: &Path,
     chat: Option<&Chat>,
     tools: Option<&ToolRegistry>,
-    rows: u64,
-    absent: Severity,
+    options: Options,
     run: &mut DryRun,
 ) {
+    let (rows, absent) = (options.rows, options.absent());
     let files = data_files(experiment, experiment_file);
     if experiment.data.train_files.is_empty() {
         let message = "data.train_files is not set; name one or more Parquet files";
@@ -84,11 +93,23 @@ pub fn try_files(
             Err(message) => run.findings.push(Finding::error("data", message)),
         }
     }
-    score(experiment, &tried, run);
+    for message in missing_reward_models(experiment, experiment_file) {
+        run.findings.push(Finding {
+            severity: absent,
+            area: "scorer",
+            message,
+        });
+    }
+    score(experiment, &tried, options.tell, run);
     for (key, place) in label_files(experiment, experiment_file) {
-        // One that is not there yet is a file without labels.
         if place.path.exists() {
             try_labels(key, &place, run);
+        } else {
+            let message = format!(
+                "{key} names {}, which does not exist yet: it has no labels until it does, and is read from then on",
+                place.written
+            );
+            run.findings.push(Finding::warning("data", message));
         }
     }
     for (key, place) in probe_files(experiment, experiment_file) {
@@ -299,7 +320,35 @@ fn as_tried(row: &Row) -> Tried {
     }
 }
 
-fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut DryRun) {
+/// Tells what is waited for, once that lasts.
+async fn told_while<T>(waits: &Waits, tell: fn(&str), work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    let mut last = String::new();
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = tokio::time::sleep(TOLD_AFTER) => {}
+        }
+        for waiting in waits.now() {
+            if waiting.name != last {
+                let left = waiting.left.unwrap_or_default().as_secs_f64().ceil();
+                tell(&format!(
+                    "waiting for {}, {left} s more at most",
+                    waiting.name
+                ));
+                last = waiting.name;
+            }
+        }
+    }
+}
+
+fn score(
+    experiment: &Experiment,
+    tried: &BTreeMap<String, Vec<Row>>,
+    tell: fn(&str),
+    run: &mut DryRun,
+) {
     // One thread is enough: scorers are quick, or wait for a process or a server.
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -337,7 +386,9 @@ fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut 
         }
     };
     let first = tried.values().flatten().take(TRIED_ROWS).map(as_tried);
-    let rehearsed = runtime.block_on(scorers.rehearse(&first.collect::<Vec<_>>()));
+    let first: Vec<Tried> = first.collect();
+    let waits = Waits::default();
+    let rehearsed = runtime.block_on(told_while(&waits, tell, scorers.rehearse(&first, &waits)));
     match judge(&rehearsed) {
         Ok(warnings) => {
             let warnings = warnings.into_iter();
@@ -350,6 +401,8 @@ fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut 
             return;
         }
     }
+    // Of any answer to any row: what a score is made of.
+    let mut parts = BTreeSet::new();
     for (data_source, rows) in tried {
         let scorer = match scorers.for_source(data_source) {
             Ok(scorer) => scorer,
@@ -367,13 +420,15 @@ fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut 
                 complaints.push(format!("{name}: reward_model.ground_truth is missing"));
                 continue;
             };
-            let score = |answer: &str| -> Result<f64, ScoreError> {
+            let mut score = |answer: &str| -> Result<f64, ScoreError> {
                 let scored = score_within(
                     scorer.clone(),
                     transcript(row, truth, answer),
                     scorers.timeout,
                 );
-                runtime.block_on(scored).map(|score| score.value)
+                let score = runtime.block_on(scored)?;
+                parts.extend(score.parts.into_keys());
+                Ok(score.value)
             };
             let mut has_perfect = false;
             let result = scorer.check(truth).and_then(|()| {
@@ -422,6 +477,46 @@ fn score(experiment: &Experiment, tried: &BTreeMap<String, Vec<Row>>, run: &mut 
             });
         }
     }
+    if !run.scorers.is_empty() && reward.arms.len() == experiment.reward.arms.len() {
+        let unknown = unknown_parts(&experiment.algorithm, &parts).into_iter();
+        run.findings
+            .extend(unknown.map(|message| Finding::warning("scorer", message)));
+    }
+}
+
+/// What to say of keys that name a part of the score which no answer had.
+fn unknown_parts(algorithm: &Algorithm, parts: &BTreeSet<String>) -> Vec<String> {
+    let filter = &algorithm.filter_groups;
+    let mut named = Vec::new();
+    if filter.enable {
+        named.push(("algorithm.filter_groups.metric", &*filter.metric, "reward"));
+    }
+    if algorithm.adv_estimator.needs(Needs::Components) {
+        let keys = algorithm.gdpo_reward_keys.iter();
+        named.extend(keys.map(|key| ("algorithm.gdpo_reward_keys", &**key, "score")));
+    }
+    // Beside an arm's score there is how it was asked.
+    let is_part = |part: &&str| {
+        part.strip_prefix("arm/")
+            .is_none_or(|arm| !arm.contains('/'))
+    };
+    let known: Vec<&str> = parts.iter().map(String::as_str).filter(is_part).collect();
+    // A tool's reward and DAPO's penalty are no scorer's.
+    let is_others = |name: &str| name.starts_with("tool_reward/") || name == "overlong_penalty";
+    let unknown = named
+        .into_iter()
+        .filter(|(_, name, whole)| name != whole && !parts.contains(*name) && !is_others(name));
+    unknown
+        .map(|(key, name, whole)| {
+            format!(
+                "{key} names {name}, which no row's score has; there are {}",
+                std::iter::once(whole)
+                    .chain(known.iter().copied())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
+        })
+        .collect()
 }
 
 /// The text of a truth; of a list of acceptable ones, the first.

@@ -52,6 +52,7 @@ fn check_one(
     let options = Options {
         rows: arguments.rows,
         is_strict: arguments.strict,
+        tell: |line| eprintln!("{line}"),
     };
     // With a wrong experiment the dry run would try defaults that nobody meant.
     let dry_run = (!loaded.has_errors()).then(|| check::dry_run(&loaded.experiment, file, options));

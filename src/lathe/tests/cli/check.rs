@@ -154,6 +154,73 @@ fn the_dialogues_of_the_guards_probe_are_looked_for_and_tried() {
 }
 
 #[test]
+fn a_reward_model_and_labels_that_are_not_there_are_told_and_a_run_needs_the_model() {
+    let bench = whole();
+    let overrides = [
+        "+reward.arms=[{name: rm, scorer: model, options: {path: models/rm}}, {name: rule, scorer: numeric}]",
+        "reward.bandit.policy=thompson",
+        "reward.bandit.rewarded_by=human_agreement",
+        "reward.bandit.label_files=[labels.jsonl]",
+    ];
+    let (ran, json) = check(&bench, &overrides);
+    assert_eq!(ran.code, Some(0), "{json:#}");
+    let found = findings(&json, "scorer");
+    assert!(
+        found.iter().any(|found| found
+            .contains("reward.arms: rm: its path is models/rm, which holds no config.json")),
+        "{found:?}"
+    );
+    let found = findings(&json, "data");
+    assert!(
+        found.iter().any(|found| found
+            .contains("reward.bandit.label_files names labels.jsonl, which does not exist yet")),
+        "{found:?}"
+    );
+    bench.program("trainer", "exit 0");
+    let ran = bench.run(["run", "toy.yaml"].into_iter().chain(overrides));
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(
+        ran.stderr.contains("reward.arms: rm: its path is"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_part_of_the_score_that_no_answer_has_is_told_with_those_there_are() {
+    let bench = whole();
+    let told = |overrides: &[&str]| -> Vec<String> {
+        let (_, json) = check(&bench, overrides);
+        let found = findings(&json, "scorer").into_iter();
+        found
+            .filter(|found| found.contains("which no row's score has"))
+            .map(str::to_owned)
+            .collect()
+    };
+    let arms = "+reward.arms=[{name: rule, scorer: numeric}, {name: shape, scorer: length, options: {unit: characters, max: 100}}]";
+    let filter = |metric: &str| format!("algorithm.filter_groups.metric={metric}");
+    let enable = "algorithm.filter_groups.enable=true";
+    assert_eq!(told(&[arms, enable, &filter("reward")]), [""; 0]);
+    assert_eq!(told(&[arms, enable, &filter("arm/shape")]), [""; 0]);
+    assert_eq!(
+        told(&[arms, enable, &filter("shap")]),
+        [
+            "algorithm.filter_groups.metric names shap, which no row's score has; there are reward, arm/rule, arm/shape"
+        ]
+    );
+    assert_eq!(
+        told(&[
+            arms,
+            "algorithm.adv_estimator=gdpo",
+            "algorithm.gdpo_reward_keys=[score,arm/rul]"
+        ]),
+        [
+            "algorithm.gdpo_reward_keys names arm/rul, which no row's score has; there are score, arm/rule, arm/shape"
+        ]
+    );
+}
+
+#[test]
 fn a_misspelt_key_is_named_with_its_line_and_nothing_is_tried() {
     let bench = whole();
     let yaml = fs::read_to_string(bench.path("toy.yaml")).unwrap();

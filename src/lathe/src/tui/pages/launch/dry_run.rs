@@ -78,6 +78,8 @@ pub fn carry_out(source: &Source, plan: &[Planned]) -> DryRun {
     let options = Options {
         rows: ROWS,
         is_strict: true,
+        // The screen is the workbench's.
+        tell: |_| (),
     };
     let run = check::dry_run(&loaded.experiment, &source.path, options);
     lines.extend(run.findings.iter().map(|finding| Line {
