@@ -246,8 +246,8 @@ const SIMULATION: &str = "
 ## Three judges: `experiments/bandit.yaml`
 
 One judge errs in 10 of 100 answers, one is a coin, one likes short answers, which the policy can have by guessing instead of calling
-the tool. Summed with equal weights (`reward.bandit.policy=ensemble`) the training reward rises from 1.4 to 1.6 while the validation
-reward, by the data's own rule, falls from 0.45 to 0.02. `thompson` chooses the good judge for 26 of 30 pulls of four steps, at the
+the tool. Averaged with equal weights (`reward.bandit.policy=ensemble`) the training reward rises from 0.47 to 0.53 while the validation
+reward, by the data's own rule, falls from 0.45 to 0.00. `thompson` chooses the good judge for 26 of 30 pulls of four steps, at the
 end with a probability of 0.95, and ends at 0.98 (120 steps, one run each, seed 42; the judges' errors are drawn anew each time, so
 another run differs). What the three gained a pull: 0.033 ± 0.013, -0.010 ± 0.022 and -0.13 ± 0.06.
 

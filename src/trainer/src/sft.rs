@@ -381,6 +381,8 @@ pub fn run(
         .output_dir
         .as_ref()
         .map_or_else(|| run_dir.checkpoints_dir().join("sft"), PathBuf::from);
+    // Whoever reads where it is may be elsewhere.
+    let output = std::path::absolute(&output).unwrap_or(output);
     let span = recorder.span(Lane::Checkpoint, "sft", Some(steps));
     let bytes = model.model.parameters().bytes();
     std::fs::create_dir_all(&output)

@@ -123,7 +123,9 @@ pub fn judging(reward: &Reward) -> Vec<Arm> {
             }
             let sum: f64 = arms.iter().map(|arm| arm.weight.abs()).sum();
             if sum > 0.0 {
-                arms.iter_mut().for_each(|arm| arm.weight /= sum);
+                for arm in &mut arms {
+                    arm.weight /= sum;
+                }
             }
         }
         _ => {}

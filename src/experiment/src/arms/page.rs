@@ -246,8 +246,9 @@ the rule that the longer answer is better would reach. A reward model may be lea
 **On a sentence encoder.** `lathe model fetch minilm` brings all-MiniLM-L6-v2 (23 million parameters, 80 MB). With
 `actor_rollout_ref.model.path: models/minilm` and no `init_config` every answer is embedded once, behind its prompt and as one text (the
 last 256 word pieces), and a linear head is learned to its optimum: logistic regression on the differences of pairs, ridge regression on
-scores. Its penalty is the best of eight in five-fold cross-validation over prompts, each a step of the run; `batch_size`,
-`total_training_steps` and `optim.*` are not read. A few hundred pairs take a minute. What comes out is the encoder with a `Dense` layer, as
+scores. Its penalty is the best of eight in five-fold cross-validation over prompts, each a step of the run, and the last step is the
+head that is kept; `reward.json` has `cross_validated` too, which is of all the pairs and so less by chance than a tenth of few.
+`batch_size`, `total_training_steps` and `optim.*` are not read. A few hundred pairs take a minute. What comes out is the encoder with a `Dense` layer, as
 sentence-transformers keeps it. It knows what a text is about and how it sounds, and cannot check a sum.
 
 The scorer `model` has it judge: on a thread of its own, which takes as many dialogues at once as are waiting (`arm/NAME/together` in the

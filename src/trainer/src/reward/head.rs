@@ -6,15 +6,16 @@ use runlog::recorder::Recorder;
 use tch::Tensor;
 
 use super::examples::Examples;
-use super::linear::{PENALTIES, Problem};
+use super::linear::{CrossValidated, PENALTIES, Problem};
+use super::report::{Judged, PairReport};
 use super::train::{Learned, measure, values_of};
 use crate::control::Control;
 use crate::encoder::{Encoder, Head};
 use crate::learner::metrics::StepValues;
 use crate::stop::Stop;
 
-/// Of a run: one a penalty.
-pub(super) const STEPS: u64 = PENALTIES.len() as u64;
+/// Of a run: one a penalty, and the one that is kept.
+pub(super) const STEPS: u64 = PENALTIES.len() as u64 + 1;
 
 /// Embeddings of a set of examples.
 enum Embedded {
@@ -108,7 +109,7 @@ pub(super) fn learn(
         Examples::Pairs(pairs) => pairs.iter().map(|pair| pair.prompt_number).collect(),
         Examples::Scored(scored) => scored.iter().map(|one| one.prompt_number).collect(),
     };
-    let mut best: Option<(f64, Head)> = None;
+    let mut best: Option<Tried> = None;
     let mut trained = 0;
     for (step, penalty) in (1..).zip(PENALTIES) {
         if stop.is_asked() && best.is_some() {
@@ -117,35 +118,92 @@ pub(super) fn learn(
         control.trains(step);
         let started_ms = recorder.elapsed_ms();
         let span = recorder.span(Lane::ActorUpdate, "linear head", Some(step));
-        let expected = problem.cross_validated(&groups, penalty);
-        let head = problem.fit(penalty);
+        let tried = Tried {
+            penalty,
+            loss: 0.0,
+            unseen: problem.cross_validated(&groups, penalty),
+            head: problem.fit(penalty),
+        };
+        let tried = Tried {
+            loss: problem.loss(&tried.head),
+            ..tried
+        };
         span.end();
+        tried.record(step, recorder.elapsed_ms() - started_ms, recorder);
+        told(step, recorder, &unseen.said(&tried.head), held_out);
+        // Too few prompts to hold any out: the strongest penalty is the safest.
+        if best
+            .as_ref()
+            .is_none_or(|best| tried.expected() < best.expected())
+        {
+            best = Some(tried);
+        }
+        trained = step;
+    }
+    let best = best.expect("a penalty was tried");
+    // The last step is the head that is kept.
+    trained += 1;
+    best.record(trained, 0.0, recorder);
+    told(trained, recorder, &unseen.said(&best.head), held_out);
+    control.finish(trained, "this run trains no further step");
+    let cross_validated = match (train, &best.unseen) {
+        (Examples::Pairs(pairs), Some(unseen)) => {
+            let judged = pairs.iter().zip(&unseen.said).map(|(pair, delta)| Judged {
+                delta: *delta,
+                margin: pair.margin,
+                lengths: pair.lengths,
+                prompt_number: pair.prompt_number,
+            });
+            PairReport::of(&judged.collect::<Vec<_>>())
+        }
+        _ => None,
+    };
+    let learned = Learned::Head {
+        encoder,
+        head: best.head,
+        cross_validated,
+    };
+    (learned, trained)
+}
+
+/// A penalty that was tried.
+struct Tried {
+    penalty: f64,
+    head: Head,
+    /// Of what was learned from.
+    loss: f64,
+    unseen: Option<CrossValidated>,
+}
+
+impl Tried {
+    /// Of rows that were not learned from.
+    fn expected(&self) -> f64 {
+        self.unseen.as_ref().map_or(f64::NAN, |unseen| unseen.loss)
+    }
+
+    fn record(&self, step: u64, took_ms: f64, recorder: &Recorder) {
         let mut values = StepValues::default();
-        values.set("train/loss", problem.loss(&head));
-        values.set("train/penalty", penalty);
-        values.set("train/cross_validated_loss", expected);
+        values.set("train/loss", self.loss);
+        values.set("train/penalty", self.penalty);
+        values.set("train/cross_validated_loss", self.expected());
         values.set("training/global_step", step as f64);
-        values.set("timing_s/step", (recorder.elapsed_ms() - started_ms) / 1e3);
+        values.set("timing_s/step", took_ms / 1e3);
         recorder.record(EventKind::StepEnded {
             step,
             policy_version: step,
             values: values.0,
         });
-        if let Some(measured) = measure(&unseen.said(&head), held_out) {
-            recorder.record(EventKind::EvalEnded {
-                step,
-                policy_version: step,
-                samples: held_out.len() as u64,
-                values: values_of(&measured).0,
-            });
-        }
-        // Too few prompts to hold any out: the strongest penalty is the safest.
-        if best.as_ref().is_none_or(|(least, _)| expected < *least) {
-            best = Some((expected, head));
-        }
-        trained = step;
     }
-    control.finish(trained, "this run trains no further step");
-    let (_, head) = best.expect("a penalty was tried");
-    (Learned::Head { encoder, head }, trained)
+}
+
+/// How good a head is on what is held out.
+fn told(step: u64, recorder: &Recorder, said: &[f64], held_out: &Examples) {
+    if let Some(measured) = measure(said, held_out) {
+        recorder.record(EventKind::EvalEnded {
+            step,
+            policy_version: step,
+            samples: held_out.len() as u64,
+            values: values_of(&measured).0,
+        });
+    }
 }

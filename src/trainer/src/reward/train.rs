@@ -52,6 +52,9 @@ pub struct Report {
     pub pairs: Option<PairReport>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scores: Option<ScoreReport>,
+    /// Of a head on a sentence encoder: the pairs that were learned from, each by a head that has not seen its prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_validated: Option<PairReport>,
 }
 
 /// Examples as one packed pass.
@@ -238,7 +241,12 @@ pub(super) fn values_of(measured: &Measured) -> StepValues {
 /// What a run has learned.
 pub(super) enum Learned {
     Transformer(Box<Trained>),
-    Head { encoder: Encoder, head: Head },
+    Head {
+        encoder: Encoder,
+        head: Head,
+        /// Of pairs: how good heads are that have not learned from their prompts.
+        cross_validated: Option<PairReport>,
+    },
 }
 
 impl Learned {
@@ -246,7 +254,16 @@ impl Learned {
     fn says(&self, examples: &Examples) -> Vec<f64> {
         match self {
             Self::Transformer(model) => said(model, examples),
-            Self::Head { encoder, head } => head::says(encoder, head, examples),
+            Self::Head { encoder, head, .. } => head::says(encoder, head, examples),
+        }
+    }
+
+    fn cross_validated(&self) -> Option<PairReport> {
+        match self {
+            Self::Transformer(_) => None,
+            Self::Head {
+                cross_validated, ..
+            } => cross_validated.clone(),
         }
     }
 
@@ -265,7 +282,7 @@ impl Learned {
                     save::trained(model, directory, &setup::tokenizer_directory(experiment))
                 })
                 .map_err(|error| error.to_string()),
-            Self::Head { encoder, head } => encoder
+            Self::Head { encoder, head, .. } => encoder
                 .save_with_head(directory, head)
                 .map_err(|error| error.to_string()),
         }
@@ -540,6 +557,8 @@ pub fn run(
         .output_dir
         .as_ref()
         .map_or_else(|| run_dir.checkpoints_dir().join("reward"), PathBuf::from);
+    // Whoever reads where it is may be elsewhere.
+    let output = std::path::absolute(&output).unwrap_or(output);
     let span = recorder.span(Lane::Checkpoint, "reward model", Some(steps));
     let measured = measure(&model.says(&held_out), &held_out);
     let mut report = Report {
@@ -548,6 +567,7 @@ pub fn run(
         learned_from: train.len() as u64,
         pairs: None,
         scores: None,
+        cross_validated: model.cross_validated(),
     };
     match measured {
         Some(Measured::Pairs(pairs)) => report.pairs = Some(pairs),

@@ -195,7 +195,16 @@ fn a_head_that_learned_from_preferences_tells_held_out_answers_apart_and_judges(
             _ => None,
         })
         .collect();
-    assert_eq!(losses.len() as u64, report.steps, "one a penalty");
+    assert_eq!(
+        losses.len() as u64,
+        report.steps,
+        "one a penalty, and the one that is kept"
+    );
+    let least = losses.iter().copied().fold(f64::INFINITY, f64::min);
+    assert_eq!(losses.last(), Some(&least));
+    let unseen = report.cross_validated.expect("pairs");
+    assert_eq!(unseen.pairs, report.learned_from);
+    assert!(unseen.accuracy > 0.95, "{}", unseen.accuracy);
     let judge = RewardModel::load(&root.path().join("out"), None, Kind::Float, Device::Cpu)
         .expect("the model loads");
     let reader = judge.reader();
