@@ -184,7 +184,7 @@ pub fn markdown() -> String {
 const ON_SCREEN: &str = "
 ## On screen
 
-Page 9 of the workbench (it has a tab where a run has a bandit) shows of each arm its state, pulls, posterior on one axis, the
+Page 9 of the workbench (it has a tab where a run has arms) shows of each arm its state, pulls, posterior on one axis, the
 chance to be chosen next, score, late and missing answers and latency; the choices one by one and as shares over time; means,
 regret (of the pulls that the policy chose itself: what people force is not counted) and disagreement by update; the last choices with
 their reasons. `f` forces or releases the arm under the cursor, `z`
