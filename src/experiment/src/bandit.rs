@@ -186,10 +186,10 @@ const ON_SCREEN: &str = "
 
 Page 9 of the workbench (it has a tab where a run has arms) shows of each arm its state, pulls, posterior on one axis, the
 chance to be chosen next, score, late and missing answers and latency; the choices one by one and as shares over time; means,
-regret (of the pulls that the policy chose itself: what people force is not counted) and disagreement by update; the last choices with
-their reasons. `f` forces or releases the arm under the cursor, `z`
-freezes it or lets it go. Judges that are held out (arms that score and are never chosen) stand below. `lathe --plain runs show RUN`,
-`lathe runs show RUN --json`, the HTML report and page Compare have the same numbers.
+regret (of the pulls that the policy chose itself: what people force is not counted) and disagreement by update; the last
+choices with their reasons. `f` forces or releases the arm under the cursor, `z` freezes it or lets it go. Judges that are held
+out (arms that score and are never chosen) stand below. `lathe --plain runs show RUN`, `lathe runs show RUN --json`, the HTML
+report and page Compare have the same numbers.
 
 Where nothing is chosen (`fixed`, `ensemble`, `reward.arms` without a bandit) page 9, the summary and the report have the same arms
 with their weights, mean scores, latency, and the shares of late and missing answers, without a posterior; page 9 draws the scores.
