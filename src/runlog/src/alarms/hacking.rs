@@ -165,7 +165,7 @@ impl RewardHacking {
 
 impl Judge {
     /// Takes one more look at `metric`.
-    fn take(&mut self, metric: &str, seen: Seen, place: super::latch::At) {
+    fn take(&mut self, metric: &str, seen: &Seen, place: super::latch::At) {
         self.latch
             .take(Look::of(seen.measure, &HACKING), place, &HACKING);
         if !self.latch.is_suspicious() {
@@ -176,7 +176,7 @@ impl Judge {
         if (self.began.as_ref()).is_none_or(|began| began.trained != seen.trained) {
             self.began = Some(seen.clone());
         }
-        let began = self.began.as_ref().unwrap_or(&seen);
+        let began = self.began.as_ref().unwrap_or(seen);
         let name = scored(metric).map_or_else(|| metric.to_owned(), |arm| format!("judge {arm}"));
         self.message = format!(
             "{}, which is trained for, rose from {} to {} in steps {} to {} while the held-out {name} fell from {} to {}",
@@ -206,7 +206,7 @@ impl Detector for RewardHacking {
             };
             for i in fresh(&mut judge.looked, series) {
                 if let Some(seen) = self.look(state, series, i) {
-                    judge.take(metric, seen, at(series, i));
+                    judge.take(metric, &seen, at(series, i));
                 }
             }
             found.extend(judge.latch.raised().map(|since| Raised {

@@ -93,7 +93,7 @@ pub(super) fn says(encoder: &Encoder, head: &Head, examples: &Examples) -> Vec<f
 
 /// Learns, and gives the head back with the number of steps. Stops early, with the best so far, when asked.
 pub(super) fn learn(
-    encoder: Encoder,
+    encoder: Box<Encoder>,
     (train, held_out): (&Examples, &Examples),
     recorder: &Recorder,
     stop: &Stop,

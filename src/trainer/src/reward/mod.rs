@@ -61,7 +61,7 @@ pub struct RewardModel {
 enum Body {
     Transformer(Transformer),
     /// It has a head.
-    Encoder(Encoder),
+    Encoder(Box<Encoder>),
 }
 
 impl RewardModel {
@@ -83,7 +83,7 @@ impl RewardModel {
             }
             return Ok(Self {
                 reader: Reader::of_encoder(&encoder),
-                body: Body::Encoder(encoder),
+                body: Body::Encoder(Box::new(encoder)),
             });
         }
         let parameters = Parameters::load(directory, kind, device)?;

@@ -242,7 +242,7 @@ pub(super) fn values_of(measured: &Measured) -> StepValues {
 pub(super) enum Learned {
     Transformer(Box<Trained>),
     Head {
-        encoder: Encoder,
+        encoder: Box<Encoder>,
         head: Head,
         /// Of pairs: how good heads are that have not learned from their prompts.
         cross_validated: Option<PairReport>,
@@ -437,7 +437,7 @@ fn start(experiment: &Experiment, device: Device) -> Result<Parameters, Failure>
 /// What a run begins with.
 enum Begun {
     Transformer(Parameters),
-    Encoder(Encoder),
+    Encoder(Box<Encoder>),
 }
 
 impl Begun {
@@ -446,7 +446,7 @@ impl Begun {
         if experiment.sft.init_config.is_none() && encoder::is_encoder(path) {
             let (kind, _) = kinds(&experiment.actor_rollout_ref.actor.fsdp_config);
             let encoder = Encoder::load(path, None, kind, device).map_err(Failure::input)?;
-            return Ok(Self::Encoder(encoder));
+            return Ok(Self::Encoder(Box::new(encoder)));
         }
         start(experiment, device).map(Self::Transformer)
     }
