@@ -5,6 +5,7 @@ mod cli;
 mod export;
 mod headless;
 mod launch;
+mod projecting;
 mod terminal;
 mod tui;
 

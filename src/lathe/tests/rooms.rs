@@ -13,6 +13,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("sandbox", &[]),
     ("gguf", &[]),
     ("runlog", &[]),
+    ("foreign", &["runlog"]),
     ("experiment", &["bandit"]),
     ("nccl-rs", &[]),
     ("dialogue", &["experiment", "sandbox"]),
@@ -22,6 +23,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
         &[
             "bandit",
             "evaluation",
+            "foreign",
             "gguf",
             "runlog",
             "experiment",

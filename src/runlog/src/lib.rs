@@ -25,6 +25,7 @@ pub mod series;
 pub mod state;
 pub mod store;
 pub mod tail;
+pub mod wire;
 
 pub use event::{Event, EventKind};
 pub use recorder::Recorder;

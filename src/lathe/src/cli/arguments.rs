@@ -7,10 +7,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 mod evaluate;
+mod foreign;
 
 use crate::export::Format;
 use crate::tui::pages::PageId;
 
+pub use self::foreign::ImportArguments;
 pub use evaluate::{EvalArguments, WinrateArguments};
 
 const EXIT_CODES: &str = "\
@@ -70,9 +72,9 @@ pub struct WorkbenchArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Open the workbench on one run
+    /// Open the workbench on one run; of another tracker, too
     Watch {
-        /// A path, a name, the start of an id, or `latest`
+        /// A path, a name, the start of an id, or `latest`; or where another tracker keeps runs
         run: OsString,
         #[command(flatten)]
         place: RunsPlace,
@@ -151,6 +153,10 @@ pub enum Command {
     },
     /// Write a run's metrics, curves or a report to a file
     Export(ExportArguments),
+    #[command(
+        about = "Put other trackers' runs among yours: verl, TensorBoard, W&B, trackio, MLflow, CSV, JSON lines"
+    )]
+    Import(ImportArguments),
     /// List a run's checkpoints, and remove those that no rule keeps
     Checkpoints(CheckpointsArguments),
     /// Ask a run to save a checkpoint and stop

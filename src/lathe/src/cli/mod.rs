@@ -1,7 +1,7 @@
 //! The command line: what can be said, and which function answers. Commands print to `Output` and give an exit code.
 //!
 //! ```text
-//!  arguments ─► Cli (clap) ─► cli::{workbench, run, reward, check, data, eval, winrate, model, bandit, runs, ctl, elsewhere, keys, metrics} ─► exit code of runlog::exit_code
+//!  arguments ─► Cli (clap) ─► cli::{workbench, run, reward, check, data, eval, winrate, model, bandit, runs, import, ctl, elsewhere, keys, metrics} ─► exit code of runlog::exit_code
 //! ```
 //! Expected failures are [`Failure`] values with their exit code; only `main` prints them.
 
@@ -16,6 +16,7 @@ mod eval;
 mod experiment_file;
 mod export;
 mod failure;
+mod import;
 mod keys;
 mod man;
 mod metrics;
@@ -92,6 +93,7 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         Command::Model { command } => model::model(&command, out),
         Command::Bandit { command } => bandit::bandit(&command, out, terminal),
         Command::Follow { run, place, form } => run::follow(&run, &place, form, out, terminal),
+        Command::Import(arguments) => import::import(&arguments, out, terminal),
         Command::Export(arguments) => export::export(&arguments, &cli.workbench, out),
         Command::Checkpoints(arguments) => {
             checkpoints::checkpoints(&arguments, cli.workbench.read_only, out, terminal)

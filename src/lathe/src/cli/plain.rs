@@ -88,6 +88,7 @@ fn role(entry: &Entry) -> Role {
         Liveness::Running => Role::Strong,
         Liveness::Finished => Role::Good,
         Liveness::Stopped => Role::Caution,
+        Liveness::Silent { .. } => Role::Muted,
         Liveness::Failed { .. } | Liveness::PresumedDead { .. } => Role::Bad,
     }
 }
@@ -148,7 +149,7 @@ fn row(entry: &Entry) -> Vec<String> {
     };
     vec![
         glance.word().to_owned(),
-        format!("{}/{}", glance.step, glance.total_steps),
+        format::steps(glance.step, glance.total_steps),
         format::age(age),
         or_dash(info.host.clone()),
         reward.0,

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::arguments::{RunsArguments, RunsCommand, RunsPlace};
 use super::run::root;
-use super::{Failure, Output, elsewhere, plain, report};
+use super::{Failure, Output, elsewhere, import, plain, report};
 use crate::terminal::{Role, Terminal};
 
 pub fn runs(
@@ -31,8 +31,11 @@ pub fn runs(
     }
 }
 
-/// The run that a RUN argument names.
+/// The run that a RUN argument names. One of another tracker is read into the user's cache, as far as it goes now.
 pub fn find(place: &RunsPlace, run: &OsStr) -> Result<RunDir, Failure> {
+    if let Some(sources) = import::named(place, run) {
+        return import::newest(&sources);
+    }
     match run.to_str() {
         Some(text) => Ok(run_dir::resolve(&root(place), text)?),
         // Names and ids are plain text, so anything else can only be a path.
@@ -83,6 +86,7 @@ fn json_row(run: &RunDir, glance: &Glance) -> serde_json::Value {
         "total_steps": glance.total_steps,
         "elapsed_s": glance.elapsed_ms / 1e3,
         "reward": reward(&glance.last),
+        "origin": info.origin,
     })
 }
 
@@ -112,7 +116,7 @@ pub fn stop(place: &RunsPlace, run: &OsStr, out: &mut Output) -> Result<i32, Fai
     })?;
     match glance.liveness {
         Liveness::Running => {}
-        Liveness::PresumedDead { reason } => {
+        Liveness::PresumedDead { reason } | Liveness::Silent { reason } => {
             return Err(Failure::usage(format!(
                 "{} is not running: {reason}",
                 run_dir.name()

@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use runlog::exit_code;
 
 use super::arguments::{RunsPlace, WorkbenchArguments};
-use super::{Failure, Output, plain, run, runs};
+use super::{Failure, Output, import, plain, run, runs};
+use crate::projecting::{self, Projecting, Source};
 use crate::terminal::{Role, Terminal};
 use crate::tui::{self, Options, bindings};
 
@@ -30,14 +31,52 @@ pub fn watch(
     out: &mut Output,
     terminal: Terminal,
 ) -> Result<i32, Failure> {
-    if terminal.plain {
-        return plain::watch(&runs::find(place, argument)?, place, out, terminal);
+    if let Some(sources) = import::named(place, argument) {
+        return watch_foreign(sources, place, arguments, out, terminal);
     }
     let run_dir = runs::find(place, argument)?;
+    if terminal.plain {
+        return plain::watch(&run_dir, place, out, terminal);
+    }
     tui::open(
         Options {
             run: Some(run_dir.path().to_owned()),
             ..options(arguments, place)
+        },
+        terminal,
+    )
+}
+
+/// On runs of another tracker, while their sources are read on: the newest first, the others in the list.
+fn watch_foreign(
+    sources: Vec<Source>,
+    place: &RunsPlace,
+    arguments: &WorkbenchArguments,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    let newest = &sources[0];
+    let run_dir = if terminal.plain {
+        import::newest(&sources)?
+    } else {
+        projecting::begin(&newest.found, &newest.root, &foreign::Options::default())?
+    };
+    let mut options = options(arguments, place);
+    for root in import::roots(&sources) {
+        if !options.runs_roots.contains(&root) {
+            options.runs_roots.push(root);
+        }
+    }
+    let projecting = Projecting::start(foreign::Options::default())
+        .map_err(|error| Failure::unexpected(format!("cannot start a thread: {error}")))?;
+    projecting.set(sources);
+    if terminal.plain {
+        return plain::watch(&run_dir, place, out, terminal);
+    }
+    tui::open(
+        Options {
+            run: Some(run_dir.path().to_owned()),
+            ..options
         },
         terminal,
     )

@@ -124,7 +124,7 @@ pub fn html(run: &RunDir, state: &RunState, extras: &Extras, curves: Option<&str
     );
     let state_class = match extras.liveness {
         Liveness::Finished => "good",
-        Liveness::Running | Liveness::Stopped => "caution",
+        Liveness::Running | Liveness::Stopped | Liveness::Silent { .. } => "caution",
         Liveness::Failed { .. } | Liveness::PresumedDead { .. } => "bad",
     };
     let _ = write!(
@@ -178,7 +178,10 @@ fn facts(page: &mut String, run: &RunDir, state: &RunState, extras: &Extras) {
     row(
         page,
         "steps",
-        &format!("{} of {}", summary.steps, summary.total_steps),
+        &match summary.total_steps {
+            0 => summary.steps.to_string(),
+            total => format!("{} of {total}", summary.steps),
+        },
     );
     let wall = std::time::Duration::try_from_secs_f64(summary.wall_s).unwrap_or_default();
     row(page, "time", &format::duration(wall));

@@ -261,7 +261,8 @@ impl Follow {
                 }
                 return Ok(End::Recorded(ended.clone()));
             }
-            if let Some(Liveness::PresumedDead { reason }) = liveness {
+            if let Some(Liveness::PresumedDead { reason } | Liveness::Silent { reason }) = liveness
+            {
                 return Ok(End::Gone { reason });
             }
             view.tick(&self.state);

@@ -23,6 +23,14 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// `12/80`; `12` where it is not known how many there will be.
+pub fn steps(step: u64, total: u64) -> String {
+    match total {
+        0 => step.to_string(),
+        total => format!("{step}/{total}"),
+    }
+}
+
 fn rounded_exponent(size: f64) -> i32 {
     let text = format!("{size:.2e}");
     text.rsplit('e')

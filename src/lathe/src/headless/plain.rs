@@ -73,7 +73,10 @@ impl View for PlainView<'_> {
 /// `step  3/80  reward 0.445     kl 1.63e-3   …  1.15 s/step`
 fn step_text(step: u64, state: &RunState) -> String {
     let total = state.total_steps().unwrap_or(0).to_string();
-    let mut parts = vec![format!("step {step:>width$}/{total}", width = total.len())];
+    let mut parts = vec![match total.as_str() {
+        "0" => format!("step {step}"),
+        total => format!("step {step:>width$}/{total}", width = total.len()),
+    }];
     for row in [REWARD, SFT_LOSS, KL, ENTROPY, LENGTH] {
         if let Some(value) = row.last_at(step, state) {
             let label = row.label.trim_start_matches("train ");
@@ -106,6 +109,13 @@ pub fn eval_text(step: u64, evaluation: &Evaluation) -> String {
 /// None: an event that has no line.
 pub fn line(kind: &EventKind) -> Option<String> {
     Some(match kind {
+        // Another tracker's: no process of ours.
+        EventKind::RunStarted {
+            experiment_name,
+            mode,
+            pid: 0,
+            ..
+        } => format!("started {experiment_name}: a {mode} run"),
         EventKind::RunStarted {
             experiment_name,
             mode,

@@ -69,6 +69,8 @@ fn headline(state: &RunState, standing: &Standing, terminal: Terminal) -> String
         .as_ref()
         .map_or("run", |started| started.experiment_name.as_str());
     let steps = match state.total_steps() {
+        // Of another tracker's run it is not known.
+        Some(0) => format::plural(state.step, "step"),
         Some(total) => format!(
             "{} of {}",
             format::count(state.step),

@@ -143,7 +143,7 @@ impl Prepared {
             versions: versions.into(),
             command: self.order.command.clone(),
             experiment_yaml: self.loaded.resolved.clone(),
-            origin: None,
+            ..NewRun::default()
         };
         Ok(RunDir::create(&self.order.runs_root, &new)?)
     }

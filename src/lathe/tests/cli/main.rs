@@ -12,6 +12,7 @@ mod export;
 mod fake_trainer;
 mod golden;
 mod harness;
+mod import;
 mod interrupt;
 mod launching;
 mod model;

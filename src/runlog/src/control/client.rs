@@ -251,6 +251,6 @@ pub fn is_running(run_dir: &RunDir) -> Result<(), ClientError> {
         Liveness::Finished => Err(not_running("it has finished".to_owned())),
         Liveness::Stopped => Err(not_running("it was stopped".to_owned())),
         Liveness::Failed { reason } => Err(not_running(format!("it failed: {reason}"))),
-        Liveness::PresumedDead { reason } => Err(not_running(reason)),
+        Liveness::PresumedDead { reason } | Liveness::Silent { reason } => Err(not_running(reason)),
     }
 }

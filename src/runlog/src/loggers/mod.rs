@@ -11,7 +11,6 @@ mod again;
 mod appender;
 mod console;
 mod file;
-mod proto;
 mod tensorboard;
 mod wandb;
 

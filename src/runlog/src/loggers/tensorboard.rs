@@ -1,15 +1,14 @@
 //! Event files of `TensorBoard`: scalars as `simple_value`, one event a step or evaluation.
-//!
-//! A record is `u64 length, u32 crc(length), data, u32 crc(data)`, little-endian, with masked crc32c.
 
 use std::io;
 use std::path::Path;
 
 use super::appender::Appender;
-use super::proto::Message;
 use super::{Context, Logger};
 use crate::event::{Event, EventKind};
 use crate::state::derived_values;
+use crate::wire::proto::Message;
+use crate::wire::records::record;
 
 #[derive(Debug)]
 pub struct TensorBoard {
@@ -54,22 +53,6 @@ fn scalars<'a>(wall_s: f64, step: u64, values: impl Iterator<Item = (&'a str, f6
         .integer(2, step as i64)
         .message(5, &summary);
     record(event.bytes_of())
-}
-
-pub(super) fn record(data: &[u8]) -> Vec<u8> {
-    let length = (data.len() as u64).to_le_bytes();
-    let mut record = Vec::with_capacity(data.len() + 16);
-    record.extend(length);
-    record.extend(masked_crc(&length).to_le_bytes());
-    record.extend(data);
-    record.extend(masked_crc(data).to_le_bytes());
-    record
-}
-
-fn masked_crc(data: &[u8]) -> u32 {
-    crc32c::crc32c(data)
-        .rotate_right(15)
-        .wrapping_add(0xa282_ead8)
 }
 
 impl Logger for TensorBoard {

@@ -1,24 +1,19 @@
 //! An offline run in W&B's own format: `wandb/offline-run-<time>-<id>/run-<id>.wandb`, for `wandb sync` and `wandb leet`.
 //!
-//! The file is a `LevelDB` log: a 7-byte head, then 32 KiB blocks of chunks `u32 crc, u16 length, u8 type, data`. Unlike
-//! `LevelDB`, the crc is plain CRC-32 (IEEE) over type and data. Each record is a protobuf `Record`; the field numbers here
-//! are those of `wandb_internal.proto`.
+//! Each record of the file (see [`crate::wire::blocks`]) is a protobuf `Record`; the field numbers here are those of
+//! `wandb_internal.proto`.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use super::appender::Appender;
-use super::proto::Message;
 use super::{Context, Logger, again, console};
 use crate::event::{Event, EventKind};
 use crate::number::{Number, Values};
 use crate::state::derived_values;
-
-const BLOCK: usize = 32 * 1024;
-const CHUNK_HEAD: usize = 7;
-/// `:W&B`, the magic number 0xBEE1, version 0. It counts as part of the first block.
-const HEAD: [u8; 7] = [b':', b'W', b'&', b'B', 0xe1, 0xbe, 0];
+use crate::wire::blocks::{HEAD, chunks};
+use crate::wire::proto::Message;
 
 const STDERR: i64 = 0;
 const STDOUT: i64 = 1;
@@ -274,43 +269,6 @@ fn timestamp(wall_s: f64) -> Message {
     Message::default()
         .integer(1, seconds as i64)
         .integer(2, ((wall_s - seconds) * 1e9) as i64)
-}
-
-/// Cuts a record into chunks, for a file that is `offset` bytes long.
-fn chunks(record: &[u8], offset: u64) -> Vec<u8> {
-    const FULL: u8 = 1;
-    const FIRST: u8 = 2;
-    const MIDDLE: u8 = 3;
-    const LAST: u8 = 4;
-    let mut out = Vec::with_capacity(record.len() + CHUNK_HEAD);
-    let mut rest = record;
-    let mut is_first = true;
-    loop {
-        let left = BLOCK - (offset as usize + out.len()) % BLOCK;
-        if left < CHUNK_HEAD {
-            out.resize(out.len() + left, 0);
-            continue;
-        }
-        let (data, after) = rest.split_at(rest.len().min(left - CHUNK_HEAD));
-        let kind = match (is_first, after.is_empty()) {
-            (true, true) => FULL,
-            (true, false) => FIRST,
-            (false, false) => MIDDLE,
-            (false, true) => LAST,
-        };
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&[kind]);
-        crc.update(data);
-        out.extend(crc.finalize().to_le_bytes());
-        out.extend((data.len() as u16).to_le_bytes());
-        out.push(kind);
-        out.extend(data);
-        rest = after;
-        is_first = false;
-        if rest.is_empty() {
-            return out;
-        }
-    }
 }
 
 impl Logger for Wandb {

@@ -66,11 +66,25 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
+    /// The other tracker's name, of a run that is a projection of one.
+    pub fn foreign_format(&self) -> Option<&str> {
+        if let Some(Origin::Foreign { format, .. }) = &self.origin {
+            Some(format)
+        } else {
+            None
+        }
+    }
+
     pub(super) fn new(new: &NewRun) -> io::Result<Self> {
-        let mut random = [0_u8; 4];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-        let id = format!("{:08x}", u32::from_le_bytes(random));
-        let started_at = Timestamp::now();
+        let id = match &new.id {
+            Some(id) => id.clone(),
+            None => {
+                let mut random = [0_u8; 4];
+                rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+                format!("{:08x}", u32::from_le_bytes(random))
+            }
+        };
+        let started_at = new.started_at.unwrap_or_else(Timestamp::now);
         let mut info = Self {
             format_version: FORMAT_VERSION,
             name: format!(

@@ -111,6 +111,10 @@ pub struct NewRun {
     pub command: Vec<String>,
     /// The resolved experiment, comments kept; becomes `experiment.yaml`.
     pub experiment_yaml: String,
+    /// Eight hexadecimal digits; None: random ones.
+    pub id: Option<String>,
+    /// None: now.
+    pub started_at: Option<jiff::Timestamp>,
     /// Where the run lies when this directory is to show one of elsewhere.
     pub origin: Option<Origin>,
 }
@@ -138,7 +142,7 @@ impl RunDir {
             let path = root.join(&info.name);
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => break (info, path),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && new.id.is_none() => {}
                 Err(error) => return Err(RunDirError::io("create", path)(error)),
             }
         };

@@ -20,7 +20,7 @@ fn new_run(name: &str) -> NewRun {
         versions: [("lathe-trainer".to_owned(), "0.1.0".to_owned())].into(),
         command: vec!["lathe".to_owned(), "run".to_owned(), "a b.yaml".to_owned()],
         experiment_yaml: "trainer: # kept\n  seed: 42\n".to_owned(),
-        origin: None,
+        ..NewRun::default()
     }
 }
 

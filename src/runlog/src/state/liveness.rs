@@ -26,10 +26,12 @@ pub enum Liveness {
     Failed { reason: String },
     /// It never said that it ended, and cannot be running.
     PresumedDead { reason: String },
+    /// Another tracker's run that was not written to lately and of which no end is known: most of their files tell none.
+    Silent { reason: String },
 }
 
 impl Liveness {
-    /// One word for a table: `running`, `finished`, `stopped`, `failed`, `dead`.
+    /// One word for a table: `running`, `finished`, `stopped`, `failed`, `dead`, `silent`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -37,18 +39,21 @@ impl Liveness {
             Self::Stopped => RunStatus::Stopped.word(),
             Self::Failed { .. } => RunStatus::Failed.word(),
             Self::PresumedDead { .. } => "dead",
+            Self::Silent { .. } => "silent",
         }
     }
 
     pub fn reason(&self) -> Option<&str> {
         match self {
-            Self::Failed { reason } | Self::PresumedDead { reason } => Some(reason),
+            Self::Failed { reason } | Self::PresumedDead { reason } | Self::Silent { reason } => {
+                Some(reason)
+            }
             _ => None,
         }
     }
 }
 
-/// The one word for how a run stands, on every screen: `running`, `paused`, `finished`, `stopped`, `failed`, `dead`.
+/// The one word for how a run stands, on every screen: `running`, `paused`, `finished`, `stopped`, `failed`, `dead`, `silent`.
 pub fn word(liveness: &Liveness, is_paused: bool) -> &'static str {
     if is_paused && *liveness == Liveness::Running {
         return "paused";
@@ -74,6 +79,20 @@ pub fn liveness(run_dir: &RunDir, end: Option<(RunStatus, &str)>, now: SystemTim
     if let Some(Origin::Target { .. }) = info.origin {
         return liveness_there(run_dir);
     }
+    if let Some(format) = info.foreign_format() {
+        // The projection's log is as old as the newest thing in its source.
+        let silent = silence(run_dir, now);
+        return if silent > SILENCE {
+            Liveness::Silent {
+                reason: format!(
+                    "its {format} log tells no end, and was last written {} ago",
+                    age(silent)
+                ),
+            }
+        } else {
+            Liveness::Running
+        };
+    }
     if info.host == host_name() {
         if info.boot_id.is_some() && info.boot_id != boot_id() {
             return Liveness::PresumedDead {
@@ -92,13 +111,7 @@ pub fn liveness(run_dir: &RunDir, end: Option<(RunStatus, &str)>, now: SystemTim
             }
         };
     }
-    let wrote = std::fs::metadata(run_dir.events_path())
-        .and_then(|metadata| metadata.modified())
-        .unwrap_or_else(|_| {
-            SystemTime::UNIX_EPOCH
-                + Duration::from_millis(info.started_at.as_millisecond().max(0) as u64)
-        });
-    let silent = now.duration_since(wrote).unwrap_or_default();
+    let silent = silence(run_dir, now);
     if silent > SILENCE {
         Liveness::PresumedDead {
             reason: format!(
@@ -125,6 +138,27 @@ fn liveness_there(run_dir: &RunDir) -> Liveness {
             reason: "its process ended and left no word".to_owned(),
         },
         Some(Standing::Queued { .. } | Standing::Running) | None => Liveness::Running,
+    }
+}
+
+/// How long ago its log was written to, or the run began.
+fn silence(run_dir: &RunDir, now: SystemTime) -> Duration {
+    let wrote = std::fs::metadata(run_dir.events_path())
+        .and_then(|metadata| metadata.modified())
+        .unwrap_or_else(|_| {
+            let started_ms = run_dir.info().started_at.as_millisecond().max(0);
+            SystemTime::UNIX_EPOCH + Duration::from_millis(started_ms as u64)
+        });
+    now.duration_since(wrote).unwrap_or_default()
+}
+
+/// `12 min`, `5 h`, `40 d`
+fn age(age: Duration) -> String {
+    let minutes = age.as_secs() / 60;
+    match minutes {
+        0..120 => format!("{minutes} min"),
+        120..2880 => format!("{} h", minutes / 60),
+        _ => format!("{} d", minutes / 1440),
     }
 }
 

@@ -15,6 +15,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Block;
 
 use super::App;
+use crate::headless::format;
 use crate::tui::bindings::{self, Context};
 use crate::tui::pages::PageId;
 use crate::tui::paint::fill_halves;
@@ -215,9 +216,10 @@ impl App {
         };
         spans.push(Span::styled(word, shared.style(role)));
         if let Some(total) = run.state.total_steps() {
+            let steps = format::steps(run.state.step, total);
             match terse {
-                Terse::No => spans.push(Span::raw(format!("  step {}/{total}", run.state.step))),
-                Terse::Marks => spans.push(Span::raw(format!(" {}/{total}", run.state.step))),
+                Terse::No => spans.push(Span::raw(format!("  step {steps}"))),
+                Terse::Marks => spans.push(Span::raw(format!(" {steps}"))),
                 Terse::Name => {}
             }
         }

@@ -10,6 +10,7 @@ use runlog::series::Series;
 
 use super::Kept;
 use super::config::Config;
+use crate::headless::format;
 use crate::tui::shared::{OpenRun, RunKey, Shared};
 use crate::tui::widgets::text;
 
@@ -135,7 +136,7 @@ fn facts(table: &mut Table, runs: &[&OpenRun], shared: &Shared) {
         shared.state_word(run).to_owned()
     });
     let steps = runs.iter().map(|run| match run.state.total_steps() {
-        Some(total) => format!("{}/{total}", run.state.step),
+        Some(total) => format::steps(run.state.step, total),
         None => run.state.step.to_string(),
     });
     let times = runs.iter().map(|run| text::clock(run.state.elapsed_ms));

@@ -42,16 +42,20 @@ pub fn lines(state: &RunState, older: Option<&Older>) -> Vec<Line> {
         });
     };
     if let Some(started) = &state.started {
-        let said = format!(
-            "{} ({}) starts: {} steps, {} parameters, seed {}, pid {} on {}",
-            started.experiment_name,
-            started.mode,
-            started.total_steps,
-            text::number(started.parameters as f64),
-            started.seed,
-            started.pid,
-            started.host
-        );
+        let said = if started.pid == 0 {
+            format!("{}: a {} run", started.experiment_name, started.mode)
+        } else {
+            format!(
+                "{} ({}) starts: {} steps, {} parameters, seed {}, pid {} on {}",
+                started.experiment_name,
+                started.mode,
+                started.total_steps,
+                text::number(started.parameters as f64),
+                started.seed,
+                started.pid,
+                started.host
+            )
+        };
         // Its own time is not kept: it is the start.
         push(0.0, Severity::Info, "run", said);
     }

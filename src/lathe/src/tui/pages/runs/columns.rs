@@ -274,6 +274,7 @@ pub fn state_cell(entry: &RunEntry, glyphs: Glyphs) -> (&'static str, &'static s
         Liveness::Stopped => (glyphs.pick("■", "#"), Role::Caution),
         Liveness::Failed { .. } => (glyphs.pick("✗", "x"), Role::Bad),
         Liveness::PresumedDead { .. } => (glyphs.pick("†", "!"), Role::Bad),
+        Liveness::Silent { .. } => (glyphs.pick("·", "."), Role::Muted),
     };
     (mark, word, role)
 }
@@ -308,6 +309,7 @@ pub fn sort_key(column: &Column, entry: &RunEntry, details: &Details, now: Times
         Column::State => SortKey::Number(match glance.map(|glance| &glance.liveness) {
             Some(Liveness::Running) => 0.0,
             None => 1.0,
+            Some(Liveness::Silent { .. }) => 1.5,
             Some(Liveness::PresumedDead { .. }) => 2.0,
             Some(Liveness::Failed { .. }) => 3.0,
             Some(Liveness::Stopped) => 4.0,
