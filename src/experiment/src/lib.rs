@@ -26,6 +26,7 @@ mod resolve;
 mod rules;
 pub mod scorers;
 pub mod settings;
+pub mod verl;
 pub mod yaml;
 
 pub use complaint::{Complaint, Complaints, Severity};

@@ -28,6 +28,8 @@ pub struct Loaded {
     pub resolved: String,
     /// The keys that somebody gave, in full, in the order of the file.
     pub given: Vec<String>,
+    /// The same with their values as they were written, interpolations resolved.
+    pub given_values: Vec<(String, Json)>,
 }
 
 /// Reads an experiment for use: an error anywhere refuses it.
@@ -62,6 +64,7 @@ pub fn inspect(path: &Path, overrides: &[String]) -> Loaded {
         source: String::new(),
         resolved: String::new(),
         given: Vec::new(),
+        given_values: Vec::new(),
     }
 }
 
@@ -99,6 +102,9 @@ pub fn from_text(file: &str, text: &str, overrides: &[String]) -> Loaded {
     }
     let given = givens.all.iter().map(|given| given.key.clone()).collect();
     interpolate::resolve(&mut givens);
+    let given_values = (givens.all.iter())
+        .map(|given| (given.key.clone(), given.node.to_json()))
+        .collect();
     let mut experiment = typed(&mut givens);
     if !broken {
         rules::apply(&mut experiment, &mut givens);
@@ -119,6 +125,7 @@ pub fn from_text(file: &str, text: &str, overrides: &[String]) -> Loaded {
         source: text.to_owned(),
         resolved,
         given,
+        given_values,
     }
 }
 
@@ -127,6 +134,9 @@ fn typed(givens: &mut Givens) -> Experiment {
     let mut tree =
         serde_json::to_value(Experiment::default()).expect("settings hold nothing that JSON lacks");
     let all = givens.all.clone();
+    // verl does what Lathe does not.
+    let is_for_verl =
+        (givens.get("launch.engine")).is_some_and(|given| given.node.to_json() == "verl");
     for given in &all {
         if let Some(note) = given.note {
             let message = format!("{}: {note}", given.written);
@@ -168,7 +178,7 @@ fn typed(givens: &mut Givens) -> Experiment {
                 let harmless = value.is_null()
                     || interpolate::verl_default(&all, &given.key)
                         .is_some_and(|default| alike(&default, &value));
-                if !harmless && given.key != rules::CLIP_RATIO {
+                if !harmless && !is_for_verl && given.key != rules::CLIP_RATIO {
                     let message = format!(
                         "{} = {} has no effect: {reason}",
                         given.written,

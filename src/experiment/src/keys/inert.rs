@@ -40,10 +40,7 @@ pub fn matches(pattern: &str, path: &str) -> bool {
     }
 }
 
-const PLANNED: &[(&str, &str)] = &[(
-    "launch*",
-    "launching on other machines comes in a later release",
-)];
+const PLANNED: &[(&str, &str)] = &[];
 
 const FSDP: &str = "FSDP spreads one model over processes; here one process holds it whole";
 const SERVER: &str = "it tunes an inference server; the embedded engine has no such part";

@@ -92,6 +92,11 @@ const OUTSIDE_THE_TREE: &[&str] = &[
     "defaults",
 ];
 
+/// Whether verl has the key, perhaps outside of its main tree.
+pub fn is_known_to_verl(path: &str) -> bool {
+    known_to_verl(path)
+}
+
 /// Whether verl has the key, or it lies in a block of verl that is free-form or not of its main tree.
 fn known_to_verl(path: &str) -> bool {
     let under = |block: &str| {

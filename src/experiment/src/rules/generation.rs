@@ -11,7 +11,9 @@ impl Rules<'_> {
             EngineName::Vllm => Some("vllm"),
             EngineName::Sglang => Some("sglang"),
         };
-        if let Some(engine) = engine {
+        if crate::verl::is_asked_for(self.experiment) {
+            // verl has its own engines, and none is called embedded.
+        } else if let Some(engine) = engine {
             let name = self.name(key);
             self.warn(
                 &[key],

@@ -5,6 +5,7 @@ mod correction;
 mod generation;
 mod guards;
 mod learning;
+mod verl;
 
 use crate::complaint::Severity;
 use crate::given::Givens;
@@ -44,6 +45,7 @@ pub fn apply(experiment: &mut Experiment, givens: &mut Givens) {
     rules.bandit();
     rules.files();
     rules.devices();
+    rules.verl();
 }
 
 fn trainer_keeps_all(experiment: &Experiment) -> bool {

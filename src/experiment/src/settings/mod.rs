@@ -3,6 +3,7 @@
 mod actor;
 mod algorithm;
 mod data;
+mod launch;
 mod reward;
 mod rollout;
 mod trainer;
@@ -19,6 +20,7 @@ pub use algorithm::{
     KlLossCtrl, KlTargetPer, RolloutCorrection,
 };
 pub use data::Data;
+pub use launch::{Engine, Launch, LaunchVerl};
 pub use reward::{CustomRewardFunction, OverlongBuffer, Reward, RewardKwargs};
 pub use rollout::{
     Agent, AgentLoop, AsyncTraining, EngineName, MultiTurn, Rollout, ToolFormat, TruncateSide,
@@ -37,4 +39,5 @@ pub struct Experiment {
     pub reward: Reward,
     pub trainer: Trainer,
     pub sft: Sft,
+    pub launch: Launch,
 }

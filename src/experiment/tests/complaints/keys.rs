@@ -61,7 +61,7 @@ fn an_unknown_key_is_named_with_the_nearest_valid_one() {
             &[]
         ),
         (
-            "a block that is planned",
+            "a key of launch that is none",
             "BASE\nlaunch:\n  host: gpu1\n",
             &[]
         ),

@@ -75,6 +75,9 @@ pub struct Fold {
     is_config_changed: bool,
     #[serde(skip)]
     about: Option<(Option<String>, Option<String>)>,
+    /// Followed as it happens: what has no time happens now.
+    #[serde(skip)]
+    pub is_live: bool,
     /// What the source holds by now was read once: what comes now happens now.
     #[serde(skip)]
     pub is_caught_up: bool,
@@ -88,6 +91,22 @@ impl Fold {
             started_s,
             ..Self::default()
         }
+    }
+
+    /// A run of this machine, from its first event on.
+    pub fn start_live(&mut self, started: EventKind, writer: &mut Writer) {
+        self.is_live = true;
+        self.has_started = true;
+        self.write(0.0, started, writer);
+        let train = EventKind::PhaseChanged {
+            phase: Phase::Train,
+        };
+        self.write(0.0, train, writer);
+    }
+
+    fn now_ms(&self) -> f64 {
+        let now_s = jiff::Timestamp::now().as_microsecond() as f64 / 1e6;
+        ((now_s - self.started_s) * 1e6).round() / 1e3
     }
 
     /// Another process goes on: what was left out before is told again only if it is met again.
@@ -205,7 +224,12 @@ impl Fold {
             target: "import".to_owned(),
             message: text.to_owned(),
         };
-        self.event(self.last_ms, line, writer);
+        let elapsed_ms = if self.is_live {
+            self.now_ms()
+        } else {
+            self.last_ms
+        };
+        self.event(elapsed_ms, line, writer);
         true
     }
 
@@ -277,6 +301,7 @@ impl Fold {
         let elapsed_ms = match at {
             Some(Moment::Wall(wall_s)) => (wall_s - self.started_s) * 1e3,
             Some(Moment::SinceStart(elapsed_s)) => elapsed_s * 1e3,
+            None if self.is_live => self.now_ms(),
             None => return self.last_ms,
         };
         // Three decimals: a float of seconds since 1970 has no more.
@@ -286,7 +311,7 @@ impl Fold {
     }
 
     fn elapsed_ms_of_row(&mut self, row: &Row, writer: &mut Writer) -> f64 {
-        if row.at.is_some() {
+        if row.at.is_some() || self.is_live {
             return self.elapsed_ms(row.at);
         }
         let took_s = STEP_TIMES
@@ -300,8 +325,7 @@ impl Fold {
             Some(took_s) => self.last_ms += took_s * 1e3,
             None if is_first || is_same_step => {}
             None if self.is_caught_up => {
-                let now_s = jiff::Timestamp::now().as_microsecond() as f64 / 1e6;
-                self.last_ms = self.last_ms.max((now_s - self.started_s) * 1e3);
+                self.last_ms = self.last_ms.max(self.now_ms());
             }
             None => {
                 self.last_ms += 1e3;

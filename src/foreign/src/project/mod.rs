@@ -15,6 +15,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use runlog::event::{EventKind, RunStatus};
 use runlog::run_dir::{NewRun, Origin, RunDir, RunDirError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::find::{made_s, written_at};
 use crate::read::{self, Reader};
-use crate::{ForeignError, Format, Found, Options};
+use crate::{ForeignError, Format, Found, Item, Options};
 use fold::Fold;
 use writer::Writer;
 
@@ -128,6 +129,47 @@ impl Projection {
         })
     }
 
+    /// Follows a log of a program that this process started, into the run directory made for it: times are the clock's.
+    /// `started` is the run's first event. The log may not be there yet.
+    pub fn within(
+        mut run_dir: RunDir,
+        found: Found,
+        started: EventKind,
+    ) -> Result<Self, ForeignError> {
+        let lock = run_dir.take()?;
+        let mut writer = Writer::open(&run_dir, lock)?;
+        let mut fold = Fold::new(&found, started_s(&run_dir));
+        fold.start_live(started, &mut writer);
+        let reader = read::open(&found, None, &Options::default())?;
+        writer.write()?;
+        Ok(Self {
+            run_dir,
+            found,
+            reader,
+            fold,
+            writer,
+            is_quiet: false,
+            is_continued: false,
+        })
+    }
+
+    /// Writes the run's end, after all that its source said.
+    pub fn end(
+        &mut self,
+        status: RunStatus,
+        exit_code: i32,
+        reason: &str,
+    ) -> Result<(), ForeignError> {
+        let ended = Item::Ended {
+            at: None,
+            status,
+            exit_code,
+            reason: reason.to_owned(),
+        };
+        self.fold.take(ended, &mut self.writer);
+        self.save()
+    }
+
     /// The directory of an earlier import of the same run.
     pub fn known(found: &Found, root: &Path) -> Option<PathBuf> {
         let ending = format!("-{}", id(found));
@@ -173,6 +215,10 @@ impl Projection {
 
     /// Takes what is new in the source, some megabytes at most. `is_last`: nobody looks again soon.
     pub fn advance(&mut self, is_last: bool) -> Result<Progress, ForeignError> {
+        if self.fold.is_live && !self.found.path.exists() {
+            // Its program has not come to that yet.
+            return Ok(Progress::default());
+        }
         let batch = self.reader.read(is_last)?;
         let items = batch.items.len();
         for item in batch.items {
@@ -243,7 +289,9 @@ impl Projection {
         self.fold = state.fold;
         runlog::run_dir::write_renamed(&self.run_dir.path().join(STATE_FILE), &text)?;
         // As old as its source: by that lists know a live run from a silent one.
-        if let Some(at) = written_at(&self.found.path) {
+        if !self.fold.is_live
+            && let Some(at) = written_at(&self.found.path)
+        {
             self.writer.set_modified(at);
         }
         Ok(())

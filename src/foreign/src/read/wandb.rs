@@ -290,7 +290,12 @@ fn exit(data: &[u8]) -> Result<Item, NotAMessage> {
 
 /// What the first records say; None: not there yet.
 pub fn first_about(path: &Path) -> Option<About> {
-    let bytes = read_at(&File::open(path).ok()?, 0, CHUNK_BYTES).ok()?;
+    // Most settings are short; lists of runs ask this of each.
+    first_about_in(path, 16 << 10).or_else(|| first_about_in(path, CHUNK_BYTES))
+}
+
+fn first_about_in(path: &Path, length: u64) -> Option<About> {
+    let bytes = read_at(&File::open(path).ok()?, 0, length).ok()?;
     let mut at = blocks::HEAD.len() as u64;
     if !bytes.starts_with(&blocks::HEAD) {
         return None;

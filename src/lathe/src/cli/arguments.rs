@@ -227,6 +227,12 @@ pub enum Command {
     /// Watches over a run that was started from another machine
     #[command(name = remote::wire::SUPERVISE_COMMAND, hide = true)]
     Supervise { run: PathBuf },
+    /// Starts verl for a run directory, follows it and records its end
+    #[command(name = crate::launch::VERL_COMMAND, hide = true)]
+    Verl {
+        #[arg(long)]
+        run_dir: PathBuf,
+    },
     /// Becomes the trainer in a session of its own
     #[command(name = crate::launch::EXEC_COMMAND, hide = true)]
     ExecTrainer {
@@ -478,6 +484,9 @@ pub struct RunArguments {
     /// Where: a target, or a host that `ssh` knows. Ctrl-C then leaves the run alone
     #[arg(long, value_name = "TARGET")]
     pub on: Option<String>,
+    /// Check everything, print the command that would start the trainer, and start nothing
+    #[arg(long, conflicts_with_all = ["detach", "resume"])]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Args)]

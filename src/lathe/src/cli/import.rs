@@ -243,6 +243,13 @@ pub fn named(place: &RunsPlace, argument: &OsStr) -> Option<Vec<Source>> {
     Some(found.into_iter().rev().map(source).collect())
 }
 
+/// Other trackers' runs below a root that are not among ours.
+pub fn not_imported(root: &Path) -> Vec<Found> {
+    let found = foreign::find(root, &Options::default()).unwrap_or_default();
+    let is_new = |found: &Found| Projection::known(found, root).is_none();
+    found.into_iter().filter(is_new).collect()
+}
+
 /// The newest of those runs as a run of ours, as far as its source goes now.
 pub fn newest(sources: &[Source]) -> Result<RunDir, Failure> {
     let newest = &sources[0];

@@ -119,6 +119,7 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         } => metrics::metrics(filter.as_deref(), markdown, json, out, terminal),
         Command::Completions { shell } => completions(shell, out),
         Command::Man { directory } => man::man(directory.as_deref(), out),
+        Command::Verl { run_dir } => launch::supervise(&run_dir).map_err(Failure::input),
         Command::ExecTrainer { arguments } => {
             let error = launch::exec_trainer(&arguments);
             let program = arguments.first().cloned().unwrap_or_default();

@@ -14,7 +14,7 @@ use runlog::state::{Liveness, RunState, liveness};
 
 use super::arguments::{Form, RunsPlace};
 use super::run::{self, root};
-use super::{Failure, Output, elsewhere, report};
+use super::{Failure, Output, elsewhere, import, report};
 use crate::headless::judges::Judges;
 use crate::headless::{self, format, summary};
 use crate::terminal::{Role, Terminal};
@@ -43,12 +43,13 @@ pub fn runs(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i
         "STATE", "STEPS", "AGE", "HOST", "REWARD", "BEST", "SCORE", "BEST", "KL", "TAGS", "RUN",
     ])];
     table.extend(rows(list.entries()));
-    if list.entries().is_empty() {
+    let not_imported = import::not_imported(&root);
+    if list.entries().is_empty() && not_imported.is_empty() {
         eprintln!(
             "no runs in {} yet; start one: lathe run EXPERIMENT",
             root.display()
         );
-    } else {
+    } else if !list.entries().is_empty() {
         let mut lines = aligned(&table).into_iter();
         for head in lines.by_ref().take(1) {
             out.line(&terminal.paint(Role::Strong, &head))?;
@@ -67,6 +68,18 @@ pub fn runs(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i
                 out.line(&format!("    {}", terminal.paint(Role::Muted, text)))?;
             }
         }
+    }
+    if !not_imported.is_empty() {
+        let text = "of other trackers, not imported (lathe watch PATH, lathe import PATH):";
+        out.line(&terminal.paint(Role::Muted, text))?;
+    }
+    for found in &not_imported {
+        out.line(&format!(
+            "{:13}  {}  {}",
+            found.format.name(),
+            found.name,
+            found.place()
+        ))?;
     }
     for unreadable in list.unreadable() {
         warn(&format!(
@@ -151,7 +164,15 @@ fn row(entry: &Entry) -> Vec<String> {
         glance.word().to_owned(),
         format::steps(glance.step, glance.total_steps),
         format::age(age),
-        or_dash(info.host.clone()),
+        or_dash(
+            format!(
+                "{} {}",
+                info.host,
+                info.foreign_format().unwrap_or_default()
+            )
+            .trim()
+            .to_owned(),
+        ),
         reward.0,
         reward.1,
         score.0,

@@ -44,6 +44,13 @@ pub fn run(
         )));
     }
     let loaded = experiment_file::load_for_run(&run_dir.experiment_path(), &overrides, terminal)?;
+    if experiment::verl::is_asked_for(&loaded.experiment) {
+        return Err(Failure::usage(format!(
+            "{} is a run of verl, which goes on by itself: start it again with trainer.default_local_dir={} and trainer.resume_mode=auto",
+            run_dir.name(),
+            run_dir.path().join("verl-checkpoints").display()
+        )));
+    }
     let given = keys(&overrides)?;
     let program = launch::find_trainer().map_err(|error| Failure::input(error.to_string()))?;
     if !overrides.is_empty() {
@@ -54,7 +61,7 @@ pub fn run(
         .map_err(|error| Failure::unexpected(format!("cannot follow the run: {error}")))?;
     let mut trainer = launch::Trainer::start(
         &program,
-        Job::Run,
+        Job::Run.verb(),
         run_dir.path(),
         &run_dir.log_path(),
         &given,

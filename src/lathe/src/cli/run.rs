@@ -82,6 +82,9 @@ fn start_and_follow(
         parent,
         command: typed(),
     };
+    if arguments.dry_run {
+        return dry_run(order, out, terminal);
+    }
     if let Some(name) = &arguments.on {
         let target = elsewhere::target(name, terminal)?;
         if target.kind == TargetKind::Ssh {
@@ -101,6 +104,19 @@ fn start_and_follow(
         Job::Run | Job::Sft => Ok(()),
     };
     carry_out(order, arguments.form, arguments.detach, say, out, terminal)
+}
+
+/// What would be started, told; `RUN` stands for the directory that would be made.
+fn dry_run(order: Order, out: &mut Output, terminal: Terminal) -> Result<i32, Failure> {
+    let run_dir = report::absolute(&order.runs_root);
+    let run_dir = PathBuf::from(run_dir).join("RUN");
+    let mut overrides = order.overrides.clone();
+    overrides.extend(order.name.as_deref().map(launch::name_override));
+    // Tells the complaints.
+    experiment_file::load_for_run(&order.experiment, &overrides, terminal)?;
+    let prepared = launch::prepare(order).map_err(|error| refused(error, None, terminal))?;
+    out.line(&prepared.words(&run_dir))?;
+    Ok(exit_code::OK)
 }
 
 /// What was typed.
@@ -200,6 +216,7 @@ pub(super) fn refused(error: StartError, run_dir: Option<&RunDir>, terminal: Ter
             Failure::input(format!("{}: {}", last.area, last.message))
         }
         StartError::NoTrainer(error) => Failure::input(error.to_string()),
+        StartError::NoVerl { reason } => Failure::input(reason),
         StartError::RunDir(error) => error.into(),
         StartError::Ended { ending } => {
             let excerpt = run_dir

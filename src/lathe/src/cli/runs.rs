@@ -62,6 +62,12 @@ fn list_json(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<
             Err(error) => warn(&format!("{}: {error}", run.events_path().display())),
         }
     }
+    for found in import::not_imported(&root) {
+        out.json(&json!({
+            "run": null, "experiment_name": found.name, "status": "not imported",
+            "origin": {"kind": "foreign", "format": found.format.name(), "path": found.place()},
+        }))?;
+    }
     for error in unreadable {
         warn(&error.to_string());
     }

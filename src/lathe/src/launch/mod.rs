@@ -11,6 +11,8 @@ mod elsewhere;
 mod ending;
 mod find;
 mod start;
+mod supervise;
+pub mod verl;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -27,9 +29,13 @@ pub use elsewhere::{
 pub use ending::{Ending, last_lines};
 pub use find::find_trainer;
 pub use start::{Order, StartError, first_sign, name_override, prepare, start, text_override};
+pub use supervise::supervise;
 
 /// The hidden command of `lathe` that becomes the trainer.
 pub const EXEC_COMMAND: &str = "__exec-trainer";
+
+/// The hidden command of `lathe` that watches over a run of verl.
+pub const VERL_COMMAND: &str = "__verl";
 
 /// The shells' exit code for a program that could not be started; also the dynamic linker's when a library is missing.
 pub const NOT_STARTED: i32 = 127;
@@ -76,7 +82,7 @@ impl Trainer {
     /// are new in the experiment of a run that goes on.
     pub fn start(
         program: &Path,
-        job: Job,
+        verb: &str,
         run_dir: &Path,
         log_path: &Path,
         given: &[String],
@@ -85,7 +91,7 @@ impl Trainer {
         let child = Command::new(this_program()?)
             .arg(EXEC_COMMAND)
             .arg(program)
-            .arg(job.verb())
+            .arg(verb)
             .arg("--run-dir")
             .arg(run_dir)
             .args(given.iter().map(|key| format!("--given={key}")))
@@ -163,7 +169,7 @@ pub fn interrupt(pid: u32) -> io::Result<()> {
 }
 
 /// This program's file, also after it was replaced on disk by a newer build.
-fn this_program() -> io::Result<PathBuf> {
+pub fn this_program() -> io::Result<PathBuf> {
     let running = Path::new("/proc/self/exe");
     if running.exists() {
         return Ok(running.to_owned());

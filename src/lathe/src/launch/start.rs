@@ -14,7 +14,7 @@ use runlog::state::RunState;
 use runlog::tail::{Limits, Tail};
 
 use super::find::TrainerNotFound;
-use super::{Ending, Job, Trainer, find_trainer};
+use super::{Ending, Job, Trainer, find_trainer, verl};
 use crate::check::{self, Finding};
 
 /// How long the first sign of life may take: loading libtorch and a model takes seconds, a cold disk more.
@@ -56,6 +56,8 @@ pub enum StartError {
     RunDir(#[from] RunDirError),
     #[error("cannot start {}: {source}", program.display())]
     Spawn { program: PathBuf, source: io::Error },
+    #[error("{reason}")]
+    NoVerl { reason: String },
     #[error("cannot watch the trainer: {0}")]
     Watch(io::Error),
     /// It ended before it showed a sign of life.
@@ -101,6 +103,9 @@ pub fn prepare(order: Order) -> Result<Prepared, StartError> {
             file: order.experiment,
         });
     }
+    if experiment::verl::is_asked_for(experiment) {
+        return for_verl(order, loaded);
+    }
     let findings = check::missing_inputs(&loaded.experiment, &order.experiment, order.job);
     if !findings.is_empty() {
         return Err(StartError::MissingInputs { findings });
@@ -119,6 +124,27 @@ pub(super) fn only_supervised(experiment: &Experiment, job: Job) -> bool {
         && !experiment.sft.train_files.is_empty()
 }
 
+/// verl finds model and data itself: it reads names of a hub, and other file systems. What is asked is whether it is there.
+fn for_verl(order: Order, loaded: Loaded) -> Result<Prepared, StartError> {
+    if order.job != Job::Run {
+        return Err(StartError::NoVerl {
+            reason: format!(
+                "`lathe {}` is Lathe's own; launch.engine is verl",
+                order.job.words().join(" ")
+            ),
+        });
+    }
+    verl::command(&loaded, &order.runs_root)
+        .can_start()
+        .map_err(|reason| StartError::NoVerl { reason })?;
+    let program = super::this_program().map_err(StartError::Watch)?;
+    Ok(Prepared {
+        loaded,
+        order,
+        program,
+    })
+}
+
 pub(super) fn inspected(path: &Path, overrides: &[String]) -> Result<Loaded, StartError> {
     let loaded = experiment::inspect(path, overrides);
     if loaded.has_errors() {
@@ -130,6 +156,27 @@ pub(super) fn inspected(path: &Path, overrides: &[String]) -> Result<Loaded, Sta
 }
 
 impl Prepared {
+    fn verb(&self) -> &'static str {
+        if experiment::verl::is_asked_for(&self.loaded.experiment) {
+            super::VERL_COMMAND
+        } else {
+            self.order.job.verb()
+        }
+    }
+
+    /// What would be started for a run directory of that path, as a person would type it.
+    pub fn words(&self, run_dir: &Path) -> String {
+        if experiment::verl::is_asked_for(&self.loaded.experiment) {
+            return verl::command(&self.loaded, run_dir).words();
+        }
+        format!(
+            "{} {} --run-dir {}",
+            self.program.display(),
+            self.verb(),
+            run_dir.display()
+        )
+    }
+
     /// Makes the run's directory.
     pub fn create(&self) -> Result<RunDir, StartError> {
         let trainer = &self.loaded.experiment.trainer;
@@ -152,7 +199,7 @@ impl Prepared {
     pub fn start(&self, run_dir: &RunDir) -> Result<Trainer, StartError> {
         Trainer::start(
             &self.program,
-            self.order.job,
+            self.verb(),
             run_dir.path(),
             &run_dir.log_path(),
             &[],

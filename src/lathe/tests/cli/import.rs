@@ -206,3 +206,26 @@ fn a_foreign_path_is_watched_and_exported_without_being_kept() {
         1
     );
 }
+
+#[test]
+fn runs_that_lie_among_ours_and_were_not_imported_are_told() {
+    let bench = Bench::new();
+    let folder = bench.path("runs/tb");
+    fs::create_dir_all(&folder).unwrap();
+    for entry in fs::read_dir(data("tensorboard-tf2")).unwrap().flatten() {
+        fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+    }
+    let ran = bench.run(["runs"]);
+    assert!(
+        ran.stdout.contains("tensorboard") && ran.stdout.contains("runs/tb"),
+        "{ran:?}"
+    );
+    let listed = json_lines(&bench.run(["runs", "--json"]).stdout);
+    assert_eq!(
+        (
+            listed[0]["status"].as_str(),
+            listed[0]["origin"]["format"].as_str()
+        ),
+        (Some("not imported"), Some("tensorboard"))
+    );
+}

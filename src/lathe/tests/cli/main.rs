@@ -22,4 +22,5 @@ mod repeats;
 mod run;
 mod runs;
 mod screen;
+mod verl;
 mod workbench;

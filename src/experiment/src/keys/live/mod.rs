@@ -1,6 +1,7 @@
 //! The keys that do something here. Paths and defaults are `settings`'s; a test holds the two together.
 
 mod bandit;
+mod launch;
 mod learning;
 mod running;
 
@@ -277,6 +278,7 @@ pub fn table() -> Vec<Live> {
         .iter()
         .chain(bandit::BANDIT)
         .chain(running::RUNNING)
+        .chain(launch::LAUNCH)
         .map(|row| live(row.path.to_owned(), row));
     let optim = OPTIMIZED.iter().flat_map(|(block, lr)| {
         let lr = Live {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use remote::Keeper;
 use runlog::run_dir::{Mirror, MirrorLink};
@@ -11,11 +11,15 @@ use runlog::run_list;
 
 use super::{Outbox, Worker};
 use crate::launch;
+use crate::projecting::{self, Projecting, Source};
 use crate::tui::action::Message;
 use crate::tui::shared::{RunEntry, RunKey, RunList};
 
 /// Between two looks at all roots. Each costs three `stat`s a run when nothing changed.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Between two looks for other trackers' runs, each a walk through the roots' directories.
+const LOOK_AT_FOREIGN_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Listing {
@@ -34,7 +38,56 @@ impl Listing {
     }
 }
 
+/// Other trackers' runs below the roots: read into the user's cache by a thread of their own, and listed from there.
+struct Foreign {
+    roots: Vec<PathBuf>,
+    projecting: Option<Projecting>,
+    looked_at: Option<Instant>,
+}
+
+impl Foreign {
+    fn look(&mut self, list: &mut run_list::RunList) {
+        if self
+            .looked_at
+            .is_some_and(|at| at.elapsed() < LOOK_AT_FOREIGN_EVERY)
+        {
+            return;
+        }
+        self.looked_at = Some(Instant::now());
+        let mut sources = Vec::new();
+        for root in &self.roots {
+            // No foreign runs there is the rule, and no error.
+            let Ok(found) = foreign::find(root, &foreign::Options::default()) else {
+                continue;
+            };
+            let Some(cache) = projecting::cache_root(root) else {
+                continue;
+            };
+            list.add_root(cache.clone());
+            // Newest first, and those that were imported are in the list already.
+            let is_new = |found: &foreign::Found| foreign::Projection::known(found, root).is_none();
+            let of_root = found.into_iter().rev().filter(is_new).map(|found| Source {
+                found,
+                root: cache.clone(),
+            });
+            sources.extend(of_root);
+        }
+        if self.projecting.is_none() && !sources.is_empty() {
+            // Without a thread they are missing from the list, and nothing else is.
+            self.projecting = Projecting::start(foreign::Options::default()).ok();
+        }
+        if let Some(projecting) = &self.projecting {
+            projecting.set(sources);
+        }
+    }
+}
+
 fn keep(outbox: &Outbox, roots: Vec<PathBuf>, pokes: &Receiver<()>) {
+    let mut foreign = Foreign {
+        roots: roots.clone(),
+        projecting: None,
+        looked_at: None,
+    };
     let mut list = run_list::RunList::new(roots);
     let mut is_wanted = true;
     let mut copies = Copies::default();
@@ -50,7 +103,8 @@ fn keep(outbox: &Outbox, roots: Vec<PathBuf>, pokes: &Receiver<()>) {
                 // Asked for: answered even when nothing changed.
                 is_wanted = true;
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            // Not before the first list was shown.
+            Err(RecvTimeoutError::Timeout) => foreign.look(&mut list),
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }

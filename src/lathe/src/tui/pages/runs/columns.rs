@@ -279,6 +279,12 @@ pub fn state_cell(entry: &RunEntry, glyphs: Glyphs) -> (&'static str, &'static s
     (mark, word, role)
 }
 
+/// Where it runs, and of another tracker's run whose it is: `gpu1 wandb`.
+pub fn host(entry: &RunEntry) -> String {
+    let format = entry.info.foreign_format().unwrap_or_default();
+    format!("{} {format}", entry.info.host).trim().to_owned()
+}
+
 /// Seconds since a run started.
 pub fn age_s(entry: &RunEntry, now: Timestamp) -> f64 {
     now.duration_since(entry.info.started_at).as_secs_f64()
@@ -319,7 +325,7 @@ pub fn sort_key(column: &Column, entry: &RunEntry, details: &Details, now: Times
         Column::Experiment => words(&entry.info.experiment_name),
         Column::Progress => number(glance.map(|glance| glance.step as f64)),
         Column::Age => SortKey::Number(age_s(entry, now)),
-        Column::Host => words(&entry.info.host),
+        Column::Host => words(&host(entry)),
         Column::Last(metric) => number(last_value(metric, entry, details.get(&entry.key))),
         Column::Best(metric) => number(best_value(metric, entry, details.get(&entry.key))),
         Column::Tags => words(&tags(entry)),

@@ -228,6 +228,10 @@ fn standing(entry: &RunEntry) -> Standing {
 pub fn read_config(key: &RunKey) -> Option<Json> {
     let run_dir = RunDir::open(key.path()).ok()?;
     let text = std::fs::read_to_string(run_dir.experiment_path()).ok()?;
+    if run_dir.info().foreign_format().is_some() {
+        // Another tracker's settings have keys of their own.
+        return experiment::yaml::from_text(&text).ok();
+    }
     Some(experiment::from_text("experiment.yaml", &text, &[]).effective())
 }
 

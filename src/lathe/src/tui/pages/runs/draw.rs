@@ -385,7 +385,7 @@ fn cell(
             let age = text::age(columns::age_s(entry, shared.now));
             spans.push(right(&age, Role::Muted));
         }
-        Column::Host => spans.push(plain(&entry.info.host, Role::Muted)),
+        Column::Host => spans.push(plain(&columns::host(entry), Role::Muted)),
         Column::Last(metric) => {
             spans.push(number(
                 columns::last_value(metric, entry, detail),
