@@ -267,9 +267,8 @@ fn quoted(text: &str) -> String {
             out.push(c);
             continue;
         }
-        if c == '"' {
-            out.extend(std::iter::repeat_n('\\', backslashes + 1));
-        } else if c == '$' && text[place..].starts_with("${") {
+        let is_interpolation = c == '$' && text[place..].starts_with("${");
+        if c == '"' || is_interpolation {
             out.extend(std::iter::repeat_n('\\', backslashes + 1));
         }
         backslashes = 0;

@@ -111,16 +111,16 @@ impl Csv {
             None => self.said.once("no step", items, || {
                 format!("{place}: no column is called as steps are, so rows are counted; name one with --step-column")
             }),
-            Some(column) => match step(&cells[column]) {
-                Some(step) => row.step = step,
-                None => {
+            Some(column) => {
+                let Some(step) = step(&cells[column]) else {
                     items.push(Item::Note(format!(
                         "{place}: left out: {} is `{}`, which is no step",
                         header.columns[column], cells[column]
                     )));
                     return;
-                }
-            },
+                };
+                row.step = step;
+            }
         }
         row.at = columns
             .time

@@ -109,7 +109,7 @@ fn start_and_follow(
 /// What would be started, told; `RUN` stands for the directory that would be made.
 fn dry_run(order: Order, out: &mut Output, terminal: Terminal) -> Result<i32, Failure> {
     let run_dir = report::absolute(&order.runs_root);
-    let run_dir = PathBuf::from(run_dir).join("RUN");
+    let run_dir = run_dir.join("RUN");
     let mut overrides = order.overrides.clone();
     overrides.extend(order.name.as_deref().map(launch::name_override));
     // Tells the complaints.

@@ -76,13 +76,12 @@ impl RunInfo {
     }
 
     pub(super) fn new(new: &NewRun) -> io::Result<Self> {
-        let id = match &new.id {
-            Some(id) => id.clone(),
-            None => {
-                let mut random = [0_u8; 4];
-                rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-                format!("{:08x}", u32::from_le_bytes(random))
-            }
+        let id = if let Some(id) = &new.id {
+            id.clone()
+        } else {
+            let mut random = [0_u8; 4];
+            rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+            format!("{:08x}", u32::from_le_bytes(random))
         };
         let started_at = new.started_at.unwrap_or_else(Timestamp::now);
         let mut info = Self {
