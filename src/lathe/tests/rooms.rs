@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A room and the rooms of ours that it may use.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("bandit", &[]),
     ("evaluation", &[]),
     ("sandbox", &[]),

@@ -249,6 +249,7 @@ impl Elsewhere {
                 target: self.target.name.clone(),
                 path: String::new(),
             }),
+            ..NewRun::default()
         }
     }
 
