@@ -412,6 +412,11 @@ impl Controlled for Training<'_> {
         }
     }
 
+    fn said(&self, knob: &'static Knob) -> Option<f64> {
+        let is_set = self.changed.contains_key(knob.key);
+        is_set.then(|| said(self.experiment, knob.key)).flatten()
+    }
+
     fn set(&mut self, knob: &'static Knob, value: f64) -> Result<Change, String> {
         let mut change = self.put(knob, value)?;
         if knob.key == STALENESS {
@@ -448,8 +453,13 @@ impl Controlled for Training<'_> {
     }
 
     fn standing(&mut self) -> Standing {
+        // A bound that was set lets a synchronous run draw ahead, which is no synchronous run.
+        let mode = match (self.mode, self.rollouts.draw().staleness) {
+            (Mode::Sync, 1..) => Mode::OneStepOff,
+            (mode, _) => mode,
+        };
         Standing {
-            mode: mode_name(self.mode).to_owned(),
+            mode: mode_name(mode).to_owned(),
             guards: self.guard_states(),
             arms: self.arm_states(),
             checkpoints: self.checkpoint_states(),

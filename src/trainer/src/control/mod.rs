@@ -60,6 +60,11 @@ pub trait Controlled {
     /// A knob's value now, or why this run has none.
     fn knob(&mut self, knob: &'static Knob) -> Result<f64, String>;
 
+    /// What the experiment says of a knob, where that is known: a resumed run begins with what was set before.
+    fn said(&self, _knob: &'static Knob) -> Option<f64> {
+        None
+    }
+
     /// Gives a knob a value that is in its range.
     fn set(&mut self, knob: &'static Knob, value: f64) -> Result<Change, String>;
 
@@ -320,7 +325,7 @@ impl Control {
                 KnobState {
                     key: knob.key.to_owned(),
                     value,
-                    started_with: value,
+                    started_with: value.map(|now| run.said(knob).map_or(now, Number)),
                     why_not,
                 }
             })

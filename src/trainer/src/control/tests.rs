@@ -47,6 +47,10 @@ impl Controlled for Counting {
         }
     }
 
+    fn said(&self, knob: &'static Knob) -> Option<f64> {
+        (knob.name == "actor.optim.lr").then_some(1e-3)
+    }
+
     fn arm(&mut self, order: ArmOrder) -> Result<Done, String> {
         let before = self.standing().arms[0].words().to_owned();
         match order.arm() {
@@ -282,6 +286,24 @@ fn a_knob_that_is_set_has_its_old_and_new_value_in_the_answer_the_status_and_the
     assert_eq!(
         bench.events(),
         ["set@1/Some(2) ana@laptop", "set: it only counts"]
+    );
+}
+
+#[test]
+fn a_resumed_run_tells_what_was_set_before() {
+    let mut bench = Bench::new();
+    bench.run.lr = 5e-3;
+    let control = bench.control.as_mut().expect("control");
+    control.ready(&mut bench.run, 10);
+    let status = bench.client().status().expect("a status");
+    let lr = status
+        .knobs
+        .iter()
+        .find(|knob| knob.key.ends_with("actor.optim.lr"));
+    let lr = lr.expect("a knob");
+    assert_eq!(
+        (lr.value, lr.started_with),
+        (Some(Number(5e-3)), Some(Number(1e-3)))
     );
 }
 
