@@ -275,6 +275,18 @@ pub fn label_files(experiment: &Experiment, experiment_file: &Path) -> Vec<(&'st
         .collect()
 }
 
+/// The label files of arms of the scorer `human`, which may come later, with the arm.
+pub fn labels_of_arms(experiment: &Experiment, experiment_file: &Path) -> Vec<(String, Place)> {
+    let arms = experiment.reward.arms.iter();
+    arms.filter_map(|arm| match arm.judge() {
+        Ok(Judge::Human(human)) => {
+            Some((arm.name.clone(), Place::of(&human.labels, experiment_file)))
+        }
+        _ => None,
+    })
+    .collect()
+}
+
 /// What to say of each reward model of `reward.arms` that is not here.
 pub fn missing_reward_models(experiment: &Experiment, experiment_file: &Path) -> Vec<String> {
     let arms = experiment.reward.arms.iter();

@@ -19,7 +19,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::places::{
-    Place, data_files, label_files, missing_data, missing_reward_models, probe_files,
+    Place, data_files, label_files, labels_of_arms, missing_data, missing_reward_models,
+    probe_files,
 };
 use super::{DryRun, Finding, Options};
 
@@ -101,6 +102,15 @@ pub fn try_files(
         });
     }
     score(experiment, &tried, options.tell, run);
+    for (arm, place) in labels_of_arms(experiment, experiment_file) {
+        if !place.path.exists() {
+            let message = format!(
+                "reward.arms: {arm}: its labels are {}, which does not exist yet: it gives its default until labels come",
+                place.written
+            );
+            run.findings.push(Finding::warning("scorer", message));
+        }
+    }
     for (key, place) in label_files(experiment, experiment_file) {
         if place.path.exists() {
             try_labels(key, &place, run);

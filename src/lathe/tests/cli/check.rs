@@ -157,7 +157,7 @@ fn the_dialogues_of_the_guards_probe_are_looked_for_and_tried() {
 fn a_reward_model_and_labels_that_are_not_there_are_told_and_a_run_needs_the_model() {
     let bench = whole();
     let overrides = [
-        "+reward.arms=[{name: rm, scorer: model, options: {path: models/rm}}, {name: rule, scorer: numeric}]",
+        "+reward.arms=[{name: rm, scorer: model, options: {path: models/rm}}, {name: rule, scorer: numeric}, {name: people, scorer: human, options: {labels: later.jsonl}}]",
         "reward.bandit.policy=thompson",
         "reward.bandit.rewarded_by=human_agreement",
         "reward.bandit.label_files=[labels.jsonl]",
@@ -168,6 +168,11 @@ fn a_reward_model_and_labels_that_are_not_there_are_told_and_a_run_needs_the_mod
     assert!(
         found.iter().any(|found| found
             .contains("reward.arms: rm: its path is models/rm, which holds no config.json")),
+        "{found:?}"
+    );
+    assert!(
+        found.iter().any(|found| found
+            .contains("reward.arms: people: its labels are later.jsonl, which does not exist yet")),
         "{found:?}"
     );
     let found = findings(&json, "data");
