@@ -9,13 +9,10 @@ mod verl;
 
 use crate::complaint::Severity;
 use crate::given::Givens;
-use crate::settings::{EngineName, Experiment, LoggerName, Mode, ResumeMode};
+use crate::settings::{AUTO_STALENESS, EngineName, Experiment, LoggerName, Mode, ResumeMode};
 
 /// Most policy versions that a batch may lag: each is a batch of rollouts in memory.
 const MAX_STALENESS: u32 = 8;
-
-/// How far the async advisor may go where nothing is said.
-const AUTO_STALENESS: u32 = 4;
 /// Longest dialogue: four times what the longest models of today read.
 const MAX_TOKENS: u64 = 1 << 22;
 /// Most dialogues at once: a thousand times what a large run holds.

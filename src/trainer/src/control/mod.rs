@@ -11,16 +11,16 @@ mod advisor;
 mod rollout;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use dialogue::session::{Owner, Wait, Waiting, Waits};
+use dialogue::session::Waits;
 use runlog::control::{
     ALL_GUARDS, Applied, ArmOrder, ArmState, Board, CheckpointName, CheckpointState, Command,
     GuardOrder, GuardState, Job, KNOBS, Knob, KnobState, Request, RunMode, Server, Status,
-    WaitState,
 };
 use runlog::event::{EventKind, Lane};
 use runlog::number::Number;
@@ -34,12 +34,11 @@ use crate::stop::Stop;
 pub use admission::{Held, Intake, MAX_STALENESS};
 pub use advisor::{Advice, Advisor, Decision, Measured, StepTimes};
 pub use rollout::{Begun, Draw, Dropped, RolloutKnobs};
+pub(crate) use waiting::LEARNER;
+use waiting::wait_state;
 
 /// Commands that may wait for a boundary. Full: the next one is refused, and is told so.
 const MAX_WAITING: usize = 64;
-
-/// Who waits, in a status.
-pub(crate) const LEARNER: Owner = Owner::Part("learner");
 
 /// The alarm of a run that goes on without a control socket.
 pub const NO_CONTROL_ALARM: &str = "no live control";
@@ -194,6 +193,16 @@ impl fmt::Display for Doing {
 }
 
 impl Doing {
+    /// The step that it is about.
+    fn step(self) -> Option<u64> {
+        match self {
+            Self::Waiting(step) | Self::Training(step) | Self::Ready(step) | Self::Paused(step) => {
+                Some(step)
+            }
+            Self::SettingUp | Self::Finishing(_) => None,
+        }
+    }
+
     /// When a command that comes now is applied.
     fn boundary(self) -> String {
         match self {
@@ -203,28 +212,6 @@ impl Doing {
                 "now".to_owned()
             }
         }
-    }
-}
-
-fn wait_state(waiting: Waiting) -> WaitState {
-    let state = WaitState {
-        name: waiting.name,
-        sessions: waiting.sessions,
-        age_s: waiting.age.as_secs_f64(),
-        left_s: waiting.left.map(|left| left.as_secs_f64()),
-        ..WaitState::default()
-    };
-    match waiting.owner {
-        Owner::Session { label, row_index } => WaitState {
-            dialogue: label.uid,
-            sample: label.sample,
-            row: row_index,
-            ..state
-        },
-        Owner::Part(part) => WaitState {
-            owner: part.to_owned(),
-            ..state
-        },
     }
 }
 
@@ -307,12 +294,6 @@ impl Control {
         &self.waits
     }
 
-    /// Until it is dropped, a status says that the learner waits for this. Commands and a stop end such a wait at once, so it
-    /// has no other deadline.
-    fn learner_waits(&self, what: String) -> Wait {
-        self.waits.enter(LEARNER, what, None)
-    }
-
     /// The run is set up: `status` has its knobs from now on.
     pub fn ready(&self, run: &mut dyn Controlled, total_steps: u64) {
         let knobs = KNOBS
@@ -375,7 +356,7 @@ impl Control {
         let _span = self
             .recorder
             .span(Lane::Paused, "paused", Some(run.step() + 1));
-        let _wait = self.learner_waits("a command to resume".to_owned());
+        let _wait = self.waits_for_person();
         while self.holds() {
             let job = self.next().await;
             if let Some(job) = job {
@@ -528,23 +509,6 @@ impl Control {
         } else {
             Doing::Ready(step)
         });
-    }
-
-    /// The learner waits for the rollouts of `step`, until what this gives is dropped.
-    pub fn waits_for(&self, step: u64) -> Wait {
-        self.now(Doing::Waiting(step));
-        self.learner_waits(format!("the rollouts of step {step}"))
-    }
-
-    /// The learner waits for a probe of the bandit, which chooses for `step`, until what this gives is dropped.
-    pub fn waits_for_probe(&self, step: u64) -> Wait {
-        self.now(Doing::Waiting(step));
-        self.learner_waits(format!("the bandit's probe before step {step}"))
-    }
-
-    /// The learner waits for a buffer that takes its weights to the rollout side, until what this gives is dropped.
-    pub fn waits_to_publish(&self, version: u64) -> Wait {
-        self.learner_waits(format!("a buffer for weights {version}"))
     }
 
     /// The learner begins `step`: no boundary until [`Control::trained`].
