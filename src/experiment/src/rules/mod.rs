@@ -40,6 +40,7 @@ pub fn apply(experiment: &mut Experiment, givens: &mut Givens) {
     rules.guards();
     rules.resuming();
     rules.bandit();
+    rules.beside_a_model();
     rules.files();
     rules.devices();
     rules.verl();
@@ -240,6 +241,21 @@ impl Rules<'_> {
                 );
             }
             Some(_) => {}
+        }
+    }
+
+    /// What stands beside a reward model that is to be learned.
+    fn beside_a_model(&mut self) {
+        const SCORERS: &str = "sft.scorers";
+        let problems: Vec<String> = (self.experiment.sft.scorers.iter())
+            .filter_map(|arm| {
+                arm.beside_a_model()
+                    .and_then(|()| arm.judge().map(drop))
+                    .err()
+            })
+            .collect();
+        for problem in problems {
+            self.error(&[SCORERS], format!("{SCORERS}: {problem}"));
         }
     }
 

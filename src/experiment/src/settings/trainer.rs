@@ -142,6 +142,8 @@ pub struct Sft {
     pub val_files: Vec<String>,
     /// A `config.json` to start from random weights instead of `model.path`'s.
     pub init_config: Option<String>,
+    /// Rules whose scores are added to what `lathe reward train` learns, by weights that it learns first.
+    pub scorers: Vec<crate::arms::Arm>,
     pub batch_size: u32,
     pub total_training_steps: u64,
     pub optim: Optim,
@@ -155,6 +157,7 @@ impl Default for Sft {
             train_files: Vec::new(),
             val_files: Vec::new(),
             init_config: None,
+            scorers: Vec::new(),
             batch_size: 32,
             total_training_steps: 200,
             optim: Optim {

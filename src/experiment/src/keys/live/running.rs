@@ -478,6 +478,13 @@ pub(super) const RUNNING: &[Row] = &[
         "A config.json to start from random weights instead of model.path's.",
     ),
     row(
+        "sft.scorers",
+        Kind::Arms,
+        "[]",
+        "",
+        "Rules beside the model of lathe reward train, as in reward.arms; their weights are learned (docs/rewards.md).",
+    ),
+    row(
         "sft.batch_size",
         COUNT,
         "32",
