@@ -19,8 +19,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::places::{
-    Place, data_files, label_files, labels_of_arms, missing_data, wrong_reward_models,
-    probe_files,
+    Place, data_files, label_files, labels_of_arms, missing_data, probe_files, wrong_reward_models,
 };
 use super::{DryRun, Finding, Options};
 
