@@ -58,20 +58,10 @@ fn blocks_are_the_numbers_that_gguf_py_makes_of_them_bit_for_bit() {
     assert_eq!(seen.len(), GgmlType::ALL.len());
 }
 
-#[test]
-fn a_converted_model_has_the_tensors_that_transformers_loads_from_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let into = folder.path().join("model");
-    let written = convert(&data("tiny-llama.gguf"), &into, Options { is_f32: true }).unwrap();
-    assert_eq!(
-        (written.architecture, written.name.as_deref()),
-        ("llama", Some("tiny llama"))
-    );
-    assert_eq!(written.license.as_deref(), Some("apache-2.0"));
+/// Whether the converted weights are those that transformers loads from the same file.
+fn has_the_tensors_of(into: &Path, stored: &Json) {
     let bytes = fs::read(into.join("model.safetensors")).unwrap();
-    assert_eq!(written.bytes, bytes.len() as u64);
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
-    let stored = json("tiny-llama-tensors.json");
     let wanted = stored["tensors"].as_object().unwrap();
     assert_eq!(tensors.len(), wanted.len());
     for (name, wanted) in wanted {
@@ -84,6 +74,21 @@ fn a_converted_model_has_the_tensors_that_transformers_loads_from_the_file() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn a_converted_model_has_the_tensors_that_transformers_loads_from_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("model");
+    let written = convert(&data("tiny-llama.gguf"), &into, Options { is_f32: true }).unwrap();
+    assert_eq!(
+        (written.architecture, written.name.as_deref()),
+        ("llama", Some("tiny llama"))
+    );
+    assert_eq!(written.license.as_deref(), Some("apache-2.0"));
+    let bytes = fs::metadata(into.join("model.safetensors")).unwrap().len();
+    assert_eq!(written.bytes, bytes);
+    has_the_tensors_of(&into, &json("tiny-llama-tensors.json"));
     let config: Json =
         serde_json::from_slice(&fs::read(into.join("config.json")).unwrap()).unwrap();
     for (key, value) in [
@@ -97,6 +102,33 @@ fn a_converted_model_has_the_tensors_that_transformers_loads_from_the_file() {
         assert_eq!(config[key], value, "{key}");
     }
     assert!(!folder.path().join("model.partial").exists());
+}
+
+#[test]
+fn a_qwen3_has_them_too_with_heads_of_a_size_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("model");
+    let written = convert(&data("tiny-qwen3.gguf"), &into, Options { is_f32: true }).unwrap();
+    assert_eq!(written.architecture, "qwen3");
+    let stored = json("tiny-qwen3-tensors.json");
+    has_the_tensors_of(&into, &stored);
+    let config: Json =
+        serde_json::from_slice(&fs::read(into.join("config.json")).unwrap()).unwrap();
+    assert_eq!(config["architectures"][0], "Qwen3ForCausalLM");
+    assert_eq!(config["rope_theta"], stored["rope_theta"]);
+    for (key, value) in stored["config"].as_object().unwrap() {
+        let near = |one: &Json, other: &Json| {
+            // A file keeps its numbers as f32.
+            one.as_f64()
+                .zip(other.as_f64())
+                .is_some_and(|(one, other)| (one - other).abs() <= 1e-6 * other.abs())
+        };
+        assert!(
+            config[key] == *value || near(&config[key], value),
+            "{key}: {} {value}",
+            config[key]
+        );
+    }
 }
 
 #[test]

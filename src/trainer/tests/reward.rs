@@ -328,6 +328,45 @@ async fn an_arm_says_what_the_forward_pass_by_hand_says_of_the_model_s_own_words
 }
 
 #[test]
+fn a_score_head_says_what_the_sequence_classifiers_of_transformers_say() {
+    let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"));
+    let text = fs::read(data.join("reward-heads.json")).expect("an oracle");
+    let oracle: Value = serde_json::from_slice(&text).expect("JSON");
+    let models = oracle.as_object().expect("models");
+    assert_eq!(models.len(), 3);
+    for (name, expected) in models {
+        let body = data.join(name);
+        let parameters = Parameters::load(&body, Kind::Float, Device::Cpu)
+            .expect("a model")
+            .under_head(Head::Reward, 1);
+        let head: Vec<f64> = serde_json::from_value(expected["head"].clone()).expect("numbers");
+        let mut weight = parameters
+            .get("score.weight")
+            .expect("a head")
+            .shallow_clone();
+        let given = Tensor::from_slice(&head).to_kind(Kind::Float);
+        tch::no_grad(|| weight.copy_(&given.view_as(&weight)));
+        // As one that somebody saved.
+        let folder = tempfile::tempdir().expect("a folder");
+        parameters
+            .save_pretrained(folder.path(), Some(&body))
+            .expect("written");
+        let judge = RewardModel::load(folder.path(), None, Kind::Float, Device::Cpu)
+            .expect("a reward model");
+        for row in expected["rows"].as_array().expect("rows") {
+            let ids: Vec<u32> = serde_json::from_value(row["ids"].clone()).expect("ids");
+            let wanted = row["score"].as_f64().expect("a number");
+            let said = judge.scores(std::slice::from_ref(&ids))[0];
+            assert!(
+                (said - wanted).abs() < 2e-5 * wanted.abs().max(1.0),
+                "{name}, {} tokens: {said} {wanted}",
+                ids.len()
+            );
+        }
+    }
+}
+
+#[test]
 fn a_path_without_a_reward_model_is_an_error_of_the_arm() {
     let root = tempfile::tempdir().expect("a folder");
     let directory = model(root.path());
