@@ -280,13 +280,6 @@ impl Learned {
         }
     }
 
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Transformer(model) => model.model.parameters().bytes(),
-            Self::Head { head, .. } => size_of_val(head.weights.as_slice()) as u64,
-        }
-    }
-
     /// In the Hugging Face layout.
     fn save(&self, directory: &Path, experiment: &Experiment) -> Result<(), String> {
         match self {
@@ -497,6 +490,18 @@ impl Begun {
     }
 }
 
+/// Of all files of a folder; what cannot be read does not count.
+fn bytes_below(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
+            Ok(metadata) => metadata.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
 /// The scorers that the experiment names, else those that lie beside the model it begins with.
 fn beside(experiment: &Experiment, device: Device) -> Result<Beside, Failure> {
     let settings = &experiment.sft;
@@ -637,7 +642,7 @@ pub fn run(
     recorder.record(EventKind::CheckpointSaved {
         step: steps,
         path: output.display().to_string(),
-        bytes: model.bytes(),
+        bytes: bytes_below(&output),
         save_ms,
         blocked_ms: save_ms,
     });
