@@ -392,6 +392,13 @@ impl Scorer for Arms {
         })
     }
 
+    fn compares(&self) -> bool {
+        self.arms.iter().any(|arm| match &arm.judge {
+            Judges::One(scorer) => arm.weight != 0.0 && scorer.compares(),
+            Judges::BySource => false,
+        })
+    }
+
     fn perfect_answers(&self, ground_truth: &Value) -> Vec<String> {
         let mut answers: Vec<String> = self
             .arms

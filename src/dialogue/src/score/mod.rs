@@ -152,6 +152,9 @@ pub enum ScoreError {
     Interrupted(#[from] crate::tool::Interrupted),
 }
 
+/// Where in `extra_info` the answer is that another one is compared with.
+pub const REFERENCE: &str = "reference";
+
 /// Judges finished dialogues. Must take time in proportion to the text: what may hang belongs into a process of its own.
 pub trait Scorer: Send + Sync {
     fn name(&self) -> &'static str;
@@ -170,6 +173,12 @@ pub trait Scorer: Send + Sync {
 
     /// Is this a ground truth the scorer can judge by? Asked of every row before the first step.
     fn check(&self, ground_truth: &Value) -> Result<(), ScoreError>;
+
+    /// Whether its score says how much better an answer is than another one, which it looks for in [`REFERENCE`] of the
+    /// `extra_info`.
+    fn compares(&self) -> bool {
+        false
+    }
 
     /// Final turns that should earn the most there is: what a dry run tries. None where that cannot be said.
     fn perfect_answers(&self, ground_truth: &Value) -> Vec<String> {

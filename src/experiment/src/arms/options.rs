@@ -256,7 +256,7 @@ options! {
         key_env: Option<String> = None,
         headers: BTreeMap<String, String> = BTreeMap::new(),
         system: Option<String> = None,
-        /// `{{question}}`, `{{answer}}`, `{{truth}}` and `{{data_source}}` are put in.
+        /// `{{question}}`, `{{answer}}`, `{{reference}}`, `{{truth}}` and `{{data_source}}` are put in.
         template: String = TEMPLATE.to_owned(),
         /// The first group of its last match is the score.
         pattern: String = r"\[\[(-?\d+(?:\.\d+)?)\]\]".to_owned(),
@@ -280,6 +280,16 @@ options! {
         words: u32 = 4096,
         /// Scorers whose scores count too: names, or `{scorer, options, sees}`.
         scorers: Vec<Json> = Vec::new(),
+    }
+}
+
+impl Judged {
+    /// Whether it compares an answer with another one: its template has `{{reference}}`.
+    pub fn compares(&self) -> bool {
+        let named = self.template.split("{{").skip(1);
+        named
+            .filter_map(|rest| rest.split_once("}}"))
+            .any(|(name, _)| name.trim() == "reference")
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) const OPTIONS: &[(ScorerName, &[(&str, &str)])] = &[
         ("key_env", "environment variable with the key"),
         ("headers", "further headers by name; secrets belong in `key_env`"),
         ("system", "system prompt, where there is one"),
-        ("template", "the judge's prompt; {{question}}, {{answer}}, {{truth}}, {{data_source}} are put in"),
+        ("template", "the judge's prompt; {{question}}, {{answer}}, {{reference}} (extra_info.reference), {{truth}}, {{data_source}} are put in"),
         ("pattern", "its first group is the score in the judge's answer; the last match counts"),
         ("range", "what the judge may say, mapped to 0 and 1; outside is an error"),
         ("temperature", "of the judge"),

@@ -8,7 +8,7 @@ use experiment::arms::Judged as Settings;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Value, json};
 
-use super::super::{Score, ScoreError, Scorer, Sees, Transcript, alternatives};
+use super::super::{REFERENCE, Score, ScoreError, Scorer, Sees, Transcript, alternatives};
 use crate::generate::BoxFuture;
 use crate::http::{Client, Target};
 
@@ -48,18 +48,23 @@ impl Judge {
         })
     }
 
-    pub(super) fn request(&self, transcript: &Transcript) -> Value {
+    pub(super) fn request(&self, transcript: &Transcript) -> Result<Value, ScoreError> {
+        if self.settings.compares() && reference(transcript).is_none() {
+            return Err(ScoreError::Failed(format!(
+                "the judge compares answers with extra_info.{REFERENCE}, which this row lacks"
+            )));
+        }
         let mut messages = Vec::new();
         if let Some(system) = &self.settings.system {
             messages.push(json!({"role": "system", "content": system}));
         }
         messages.push(json!({"role": "user", "content": self.prompt(transcript)}));
-        json!({
+        Ok(json!({
             "model": self.settings.model,
             "messages": messages,
             "temperature": self.settings.temperature,
             "max_tokens": self.settings.max_tokens,
-        })
+        }))
     }
 
     /// In one pass, so that an answer cannot ask for the truth to be put in.
@@ -76,6 +81,7 @@ impl Judge {
             match name.trim() {
                 "question" => prompt.push_str(&question(transcript)),
                 "answer" => prompt.push_str(&transcript.text(self.sees)),
+                "reference" => prompt.push_str(reference(transcript).unwrap_or_default()),
                 "truth" => {
                     let truths = alternatives(&transcript.ground_truth).unwrap_or_default();
                     prompt.push_str(&truths.join(", or "));
@@ -129,6 +135,10 @@ impl Judge {
     }
 }
 
+fn reference(transcript: &Transcript) -> Option<&str> {
+    transcript.extra_info.get(REFERENCE)?.as_str()
+}
+
 /// The last thing the user asked before the dialogue began.
 fn question(transcript: &Transcript) -> String {
     let prompt = transcript
@@ -152,7 +162,7 @@ impl Scorer for Judge {
         Box::pin(async move {
             let answer = self
                 .client
-                .post(self.request(transcript))
+                .post(self.request(transcript)?)
                 .await
                 .map_err(ScoreError::Failed)?;
             self.read(&answer)
@@ -161,6 +171,10 @@ impl Scorer for Judge {
 
     fn check(&self, _: &Value) -> Result<(), ScoreError> {
         Ok(())
+    }
+
+    fn compares(&self) -> bool {
+        self.settings.compares()
     }
 
     fn perfect_answers(&self, _: &Value) -> Vec<String> {

@@ -320,6 +320,32 @@ async fn a_judge_that_rates_nothing_or_out_of_range_gives_no_score() {
 }
 
 #[tokio::test]
+async fn a_judge_that_compares_gets_the_other_answer_or_gives_no_score() {
+    let settings = Judged {
+        url: "http://127.0.0.1:9".to_owned(),
+        model: "m".to_owned(),
+        template: "A {{answer}} B {{ reference }}".to_owned(),
+        ..Judged::default()
+    };
+    let judge = Judge::new(settings, Sees::ModelText, LIMIT).expect("a judge");
+    assert!(judge.compares());
+    let mut seen = sample("it is 42", json!("42"));
+    let error = judge.request(&seen).expect_err("there is no other");
+    assert!(
+        error
+            .to_string()
+            .contains("extra_info.reference, which this row lacks"),
+        "{error}"
+    );
+    seen.extra_info = json!({"reference": "it is {{answer}}"});
+    let request = judge.request(&seen).expect("both are there");
+    assert_eq!(
+        request["messages"][0]["content"],
+        "A it is 42 B it is {{answer}}"
+    );
+}
+
+#[tokio::test]
 async fn an_answer_cannot_have_the_truth_put_into_it() {
     let settings = Judged {
         url: "http://127.0.0.1:9".to_owned(),
@@ -327,7 +353,9 @@ async fn an_answer_cannot_have_the_truth_put_into_it() {
         ..Judged::default()
     };
     let judge = Judge::new(settings, Sees::ModelText, LIMIT).expect("a judge");
-    let request = judge.request(&sample("it is {{truth}}", json!("42")));
+    let request = judge
+        .request(&sample("it is {{truth}}", json!("42")))
+        .expect("it has all it needs");
     let prompt = request["messages"][0]["content"].as_str().expect("text");
     assert!(prompt.contains("it is {{truth}}"), "{prompt}");
 }

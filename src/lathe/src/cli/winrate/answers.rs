@@ -5,10 +5,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
-use dialogue::data::{DataSet, Need, Options, Row};
+use dialogue::data::{DataSet, Need, Options as DataOptions, Row};
 use dialogue::message::Message;
-use dialogue::score::{Score, Scorers, Transcript};
+use dialogue::score::{REFERENCE, Score, Scorers, Sees, Transcript};
 use evaluation::preferences::Preference;
+use experiment::arms::Judge as Options;
 use runlog::run_dir::RunDir;
 use runlog::store::{self, RolloutRow};
 use tokio::sync::Semaphore;
@@ -56,23 +57,40 @@ pub(super) fn compared(
     let (mut ours, mut theirs) = (answers(&model)?, answers(&reference)?);
     let rows = prompts(&model, ours.keys().map(|(row, _)| *row))?;
     same_prompts(&rows, &theirs, &model, &reference)?;
+    let mut told = BTreeMap::new();
     let judge = match &arguments.judge {
         Some(experiment) => {
-            judge(experiment, &rows, [&mut ours, &mut theirs])?;
+            let judge = Judge::load(experiment)?;
+            match judge.compares {
+                Some(weight) => told = judge.pairs(weight, &rows, &ours, &theirs)?,
+                None => judge.score(&rows, [&mut ours, &mut theirs])?,
+            }
             experiment.display().to_string()
         }
         None => "the runs' own scores".to_owned(),
     };
+    let is_told = !told.is_empty();
     let mut found = Vec::new();
     let mut missing = 0;
     for (row, prompt) in &rows {
-        let of_row = |answers: &Answers| -> Vec<(f64, f64)> {
+        let of_row = |answers: &Answers| -> Vec<Met> {
             answers
                 .range((*row, 0)..=(*row, u32::MAX))
-                .filter_map(|(_, answer)| Some((answer.score?, answer.length(prompt.prompt.len()))))
+                .map(|((_, sample), answer)| Met {
+                    sample: *sample,
+                    score: answer.score,
+                    length: answer.length(prompt.prompt.len()),
+                })
                 .collect()
         };
-        match of_prompt(&of_row(&ours), &of_row(&theirs)) {
+        let wins = |our: &Met, their: &Met| {
+            if is_told {
+                told.get(&(*row, our.sample, their.sample)).copied()
+            } else {
+                Some(win(our.score?, their.score?))
+            }
+        };
+        match of_prompt(&of_row(&ours), &of_row(&theirs), wins) {
             Some(preference) => found.push(preference),
             None => missing += 1,
         }
@@ -86,28 +104,46 @@ pub(super) fn compared(
     })
 }
 
-/// Each answer of one against each of the other, so that no number depends on which sample meets which. Each: score, length.
-fn of_prompt(ours: &[(f64, f64)], theirs: &[(f64, f64)]) -> Option<Preference> {
-    let pairs = (ours.len() * theirs.len()) as f64;
-    if pairs == 0.0 {
+/// An answer that meets others.
+#[derive(Debug, Clone, Copy)]
+struct Met {
+    sample: u32,
+    score: Option<f64>,
+    length: f64,
+}
+
+/// 1, 0, or half a win of each.
+fn win(our: f64, their: f64) -> f64 {
+    match our.total_cmp(&their) {
+        std::cmp::Ordering::Greater => 1.0,
+        std::cmp::Ordering::Equal => 0.5,
+        std::cmp::Ordering::Less => 0.0,
+    }
+}
+
+/// Each answer of one against each of the other, so that no number depends on which sample meets which. `wins`: how much of a
+/// pair is won, None where nobody could tell.
+fn of_prompt(
+    ours: &[Met],
+    theirs: &[Met],
+    wins: impl Fn(&Met, &Met) -> Option<f64>,
+) -> Option<Preference> {
+    let pairs = ours
+        .iter()
+        .flat_map(|our| theirs.iter().map(move |their| (our, their)));
+    let told: Vec<(f64, &Met, &Met)> = pairs
+        .filter_map(|(our, their)| Some((wins(our, their)?, our, their)))
+        .collect();
+    if told.is_empty() {
         return None;
     }
-    let wins: f64 = ours
-        .iter()
-        .flat_map(|(our, _)| theirs.iter().map(move |(their, _)| (our, their)))
-        .map(|(our, their)| match our.total_cmp(their) {
-            std::cmp::Ordering::Greater => 1.0,
-            std::cmp::Ordering::Equal => 0.5,
-            std::cmp::Ordering::Less => 0.0,
-        })
-        .sum();
-    let length = |answers: &[(f64, f64)]| {
-        answers.iter().map(|(_, length)| length).sum::<f64>() / answers.len() as f64
+    let mean = |of: &dyn Fn(&(f64, &Met, &Met)) -> f64| {
+        told.iter().map(of).sum::<f64>() / told.len() as f64
     };
     Some(Preference {
-        model_wins: wins / pairs,
-        model_length: length(ours),
-        reference_length: length(theirs),
+        model_wins: mean(&|(wins, _, _)| *wins),
+        model_length: mean(&|(_, our, _)| our.length),
+        reference_length: mean(&|(_, _, their)| their.length),
         difficulty: None,
     })
 }
@@ -148,7 +184,7 @@ fn prompts(
     indices.dedup();
     let loaded = experiment::inspect(&run_dir.experiment_path(), &[]);
     let data = &loaded.experiment.data;
-    let options = Options {
+    let options = DataOptions {
         prompt_key: data.prompt_key.clone(),
         need: Need::Prompts,
         max_samples: None,
@@ -198,52 +234,128 @@ fn same_prompts(
     Ok(())
 }
 
-/// Scores all answers anew, as `reward` of an experiment says.
-fn judge(
-    experiment: &Path,
-    rows: &BTreeMap<u64, Row>,
-    both: [&mut Answers; 2],
-) -> Result<(), Failure> {
-    let loaded = experiment::inspect(experiment, &[]);
-    if let Some(error) = loaded
-        .complaints
-        .iter()
-        .find(|complaint| complaint.severity == experiment::Severity::Error)
-    {
-        return Err(Failure::usage(error.to_string()));
+/// The `reward` of an experiment, asked about answers.
+struct Judge {
+    scorers: Scorers,
+    runtime: tokio::runtime::Runtime,
+    /// The weight of its one arm, where that compares two answers instead of scoring one.
+    compares: Option<f64>,
+}
+
+/// What a judge made of what it was asked; None: it was late, or failed.
+type Told<K> = BTreeMap<K, Option<f64>>;
+
+impl Judge {
+    fn load(experiment: &Path) -> Result<Self, Failure> {
+        let loaded = experiment::inspect(experiment, &[]);
+        if let Some(error) = loaded
+            .complaints
+            .iter()
+            .find(|complaint| complaint.severity == experiment::Severity::Error)
+        {
+            return Err(Failure::usage(error.to_string()));
+        }
+        let reward = &loaded.experiment.reward;
+        let counted: Vec<_> = reward.arms.iter().filter(|arm| arm.weight != 0.0).collect();
+        let is_comparing = counted
+            .iter()
+            .any(|arm| matches!(arm.judge(), Ok(Options::Judge(judge)) if judge.compares()));
+        let compares = match (is_comparing, &counted[..]) {
+            (false, _) => None,
+            (true, [only]) => Some(only.weight),
+            (true, _) => {
+                return Err(Failure::usage(format!(
+                    "{}: a judge that compares answers ({{{{reference}}}} in its template) must be the only arm that counts",
+                    experiment.display()
+                )));
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::unexpected(format!("cannot judge: {error}")))?;
+        Ok(Self {
+            scorers: Scorers::of(reward).map_err(Failure::input)?,
+            runtime,
+            compares,
+        })
     }
-    let scorers = Scorers::of(&loaded.experiment.reward).map_err(Failure::input)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::unexpected(format!("cannot judge: {error}")))?;
-    for answers in both {
-        let mut asked = JoinSet::new();
-        let room = Arc::new(Semaphore::new(AT_ONCE));
-        for (key, answer) in answers.iter() {
-            let Some(row) = rows.get(&key.0) else {
+
+    /// Scores all answers anew.
+    fn score(&self, rows: &BTreeMap<u64, Row>, both: [&mut Answers; 2]) -> Result<(), Failure> {
+        for answers in both {
+            let asked = answers.iter().filter_map(|(key, answer)| {
+                let row = rows.get(&key.0)?;
+                Some((*key, transcript(row, &answer.messages)))
+            });
+            for (key, score) in self.ask(asked)? {
+                answers.get_mut(&key).expect("it was asked about").score = score;
+            }
+        }
+        Ok(())
+    }
+
+    /// How much of each pair (row, our sample, their sample) we win. Each is asked about twice, either answer once in the first
+    /// place: a judge's liking for one of the places is nobody's win.
+    fn pairs(
+        &self,
+        weight: f64,
+        rows: &BTreeMap<u64, Row>,
+        ours: &Answers,
+        theirs: &Answers,
+    ) -> Result<BTreeMap<(u64, u32, u32), f64>, Failure> {
+        let mut asked = Vec::new();
+        for ((row_index, our_sample), our) in ours {
+            let Some(row) = rows.get(row_index) else {
                 continue;
             };
-            let scorer = scorers
-                .for_source(&row.data_source)
+            let of_row = theirs.range((*row_index, 0)..=(*row_index, u32::MAX));
+            for ((_, their_sample), their) in of_row {
+                let key = (*row_index, *our_sample, *their_sample);
+                asked.push(((key, false), beside(row, our, their)));
+                asked.push(((key, true), beside(row, their, our)));
+            }
+        }
+        let told = self.ask(asked.into_iter())?;
+        let both = |key: &((u64, u32, u32), bool), ahead: &Option<f64>| {
+            let behind = (*told.get(&(key.0, true))?)?;
+            let wins = f64::midpoint((*ahead)? / weight, 1.0 - behind / weight);
+            Some((key.0, wins.clamp(0.0, 1.0)))
+        };
+        Ok(told
+            .iter()
+            .filter(|(key, _)| !key.1)
+            .filter_map(|(key, ahead)| both(key, ahead))
+            .collect())
+    }
+
+    fn ask<K: Ord + Send + 'static>(
+        &self,
+        all: impl Iterator<Item = (K, Transcript)>,
+    ) -> Result<Told<K>, Failure> {
+        let mut asked = JoinSet::new();
+        let room = Arc::new(Semaphore::new(AT_ONCE));
+        for (key, transcript) in all {
+            let scorer = self
+                .scorers
+                .for_source(&transcript.data_source)
                 .map_err(|error| Failure::input(error.to_string()))?;
-            let transcript = transcript(row, &answer.messages);
-            let (room, key) = (Arc::clone(&room), *key);
+            let room = Arc::clone(&room);
             asked.spawn_on(
                 async move {
                     let _place = room.acquire_owned().await;
                     (key, scorer.score(&transcript).await)
                 },
-                runtime.handle(),
+                self.runtime.handle(),
             );
         }
+        let mut told = Told::new();
         let mut first_problem = None;
-        while let Some(joined) = runtime.block_on(asked.join_next()) {
+        while let Some(joined) = self.runtime.block_on(asked.join_next()) {
             let (key, score) = joined
                 .map_err(|error| Failure::unexpected(format!("the judge panicked: {error}")))?;
-            let answer = answers.get_mut(&key).expect("it was asked about");
-            answer.score = match score {
+            let score = match score {
                 // An arm that was late gave its default, which is no judgement.
                 Ok(score) => (!is_late(&score)).then_some(score.value),
                 Err(error) => {
@@ -251,16 +363,28 @@ fn judge(
                     None
                 }
             };
+            told.insert(key, score);
         }
-        if let Some(problem) = first_problem
-            && answers.values().all(|answer| answer.score.is_none())
-        {
-            return Err(Failure::input(format!(
+        match first_problem {
+            Some(problem) if told.values().all(Option::is_none) => Err(Failure::input(format!(
                 "the judge gave no score: {problem}"
-            )));
+            ))),
+            _ => Ok(told),
         }
     }
-    Ok(())
+}
+
+/// An answer with another one beside it, to be compared.
+fn beside(row: &Row, answer: &Answer, other: &Answer) -> Transcript {
+    let other = transcript(row, &other.messages).text(Sees::ModelText);
+    let mut seen = transcript(row, &answer.messages);
+    match &mut seen.extra_info {
+        serde_json::Value::Object(extra) => {
+            extra.insert(REFERENCE.to_owned(), other.into());
+        }
+        extra => *extra = serde_json::json!({REFERENCE: other}),
+    }
+    seen
 }
 
 fn is_late(score: &Score) -> bool {
@@ -288,16 +412,39 @@ fn transcript(row: &Row, messages: &[Message]) -> Transcript {
 mod tests {
     use super::*;
 
+    fn met(sample: u32, score: f64, length: f64) -> Met {
+        Met {
+            sample,
+            score: Some(score),
+            length,
+        }
+    }
+
     #[test]
     fn every_sample_of_one_meets_every_sample_of_the_other() {
-        let preference = of_prompt(&[(1.0, 10.0), (0.0, 20.0)], &[(0.0, 5.0), (1.0, 7.0)]);
-        let preference = preference.expect("four pairs");
+        let (ours, theirs) = (
+            [met(0, 1.0, 10.0), met(1, 0.0, 20.0)],
+            [met(0, 0.0, 5.0), met(1, 1.0, 7.0)],
+        );
+        let by_score = |our: &Met, their: &Met| Some(win(our.score?, their.score?));
+        let preference = of_prompt(&ours, &theirs, by_score).expect("four pairs");
         // One win, one loss, two draws.
         assert_eq!(preference.model_wins, 0.5);
         assert_eq!(
             (preference.model_length, preference.reference_length),
             (15.0, 6.0)
         );
-        assert_eq!(of_prompt(&[], &[(0.0, 5.0)]), None);
+        assert_eq!(of_prompt(&[], &theirs, by_score), None);
+        // Pairs of which nobody could tell do not count.
+        let told = |our: &Met, their: &Met| (our.sample == 0 && their.sample == 1).then_some(0.75);
+        let preference = of_prompt(&ours, &theirs, told).expect("one pair");
+        assert_eq!(
+            (
+                preference.model_wins,
+                preference.model_length,
+                preference.reference_length
+            ),
+            (0.75, 10.0, 7.0)
+        );
     }
 }
