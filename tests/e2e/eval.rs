@@ -1,5 +1,8 @@
 //! `lathe eval` on the shipped models, and `lathe winrate` between two of its runs.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+
 use super::*;
 
 /// A few prompts, two answers each, with the calculator.
@@ -113,6 +116,80 @@ fn an_evaluation_is_a_run_with_its_numbers_and_answers_and_two_of_them_have_a_wi
     assert_eq!(judged["win_rate"], own["win_rate"]);
     assert_eq!(judged["length"], own["length"]);
     assert_ne!(judged["judge"], own["judge"]);
+
+    // A judge that compares, and likes the first of two equals: asked in both orders, that is nobody's win.
+    let judge = runs.join("judge.yaml");
+    let quickstart = fs::read_to_string(Path::new(ROOT).join("experiments/quickstart.yaml"));
+    let arm = format!(
+        "reward:\n  arms:\n    - {{scorer: judge, timeout: 20s, concurrency: 4, options: {{url: \"{}\", model: m, range: [0, 1], template: \"{{{{answer}}}}|{{{{reference}}}}\"}}}}\n",
+        longer_wins()
+    );
+    fs::write(&judge, quickstart.expect("an experiment") + &arm).expect("written");
+    let compared = winrate(&["--judge", &judge.to_string_lossy()]);
+    assert_eq!(compared["prompts"], 6, "{compared}");
+    let rate = |told: &Value| told["win_rate"].as_f64().expect("a number");
+    let lengths = &compared["length"];
+    assert_eq!(*lengths, own["length"]);
+    let (warm, greedy) = (
+        warm.to_string_lossy().into_owned(),
+        only_run(runs, "greedy"),
+    );
+    let greedy = greedy.to_string_lossy().into_owned();
+    let judge = judge.to_string_lossy().into_owned();
+    let between = |one: &str, other: &str| {
+        let arguments = [
+            "winrate",
+            one,
+            "--against",
+            other,
+            "--json",
+            "--judge",
+            &judge,
+        ];
+        let output = lathe(runs, &arguments).output().expect("lathe starts");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        rate(&last_object(&output))
+    };
+    let (there, back) = (between(&warm, &greedy), between(&greedy, &warm));
+    assert!((there + back - 1.0).abs() < 1e-9, "{there} {back}");
+    assert!((there - rate(&compared)).abs() < 1e-9);
+    assert!((between(&warm, &warm) - 0.5).abs() < 1e-9, "against itself");
+}
+
+/// A chat model that prefers the longer of two answers, and of equals the first; gives its address.
+fn longer_wins() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/v1", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream);
+            let mut length = 0;
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                let header = line.to_ascii_lowercase();
+                if let Some(value) = header.strip_prefix("content-length:") {
+                    length = value.trim().parse().expect("a length");
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).expect("a body");
+            let asked: Value = serde_json::from_slice(&body).expect("JSON");
+            let text = asked["messages"][0]["content"].as_str().expect("words");
+            let (answer, reference) = text.split_once('|').expect("two answers");
+            let wins = u8::from(answer.len() >= reference.len());
+            let said =
+                serde_json::json!({"choices": [{"message": {"content": format!("[[{wins}]]")}}]});
+            let said = said.to_string();
+            let response = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{said}",
+                said.len()
+            );
+            // Who has given up needs no answer.
+            drop(reader.get_mut().write_all(response.as_bytes()));
+        }
+    });
+    url
 }
 
 #[test]
