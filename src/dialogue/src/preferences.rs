@@ -4,6 +4,7 @@
 //! A prompt is text or a list of messages; an answer too. Answers that are whole dialogues share their prompt: it is what both
 //! begin with. The last line of a JSON file counts once it is whole, so that whoever writes it need not be stopped.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::data::{DataError, Place, Reader, Table, brief, without_padding};
 use crate::message::Message;
+use crate::score::Transcript;
 
 /// Of two answers to one prompt, `chosen` is the better one.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +42,48 @@ pub struct Rated {
     pub data_source: String,
     pub ground_truth: Value,
     pub extra_info: Value,
+}
+
+impl Preference {
+    /// One of its answers, as a scorer sees it: one turn behind the prompt.
+    pub fn seen(&self, answer: &str) -> Transcript {
+        seen(
+            &self.prompt,
+            answer,
+            &self.data_source,
+            [&self.ground_truth, &self.extra_info],
+        )
+    }
+}
+
+impl Rated {
+    /// Its answer, as a scorer sees it.
+    pub fn seen(&self) -> Transcript {
+        let truth_and_extra = [&self.ground_truth, &self.extra_info];
+        seen(
+            &self.prompt,
+            &self.response,
+            &self.data_source,
+            truth_and_extra,
+        )
+    }
+}
+
+fn seen(
+    prompt: &[Message],
+    answer: &str,
+    data_source: &str,
+    [ground_truth, extra_info]: [&Value; 2],
+) -> Transcript {
+    Transcript {
+        data_source: data_source.to_owned(),
+        ground_truth: ground_truth.clone(),
+        extra_info: extra_info.clone(),
+        model_turns: vec![answer.to_owned()],
+        prompt_messages: prompt.len(),
+        messages: [prompt, &[Message::new("assistant", answer)]].concat(),
+        tool_rewards: BTreeMap::new(),
+    }
 }
 
 /// Every preference of a file; the error names file, row (counted from 0) and column.

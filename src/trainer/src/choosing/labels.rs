@@ -1,11 +1,10 @@
 //! How far an arm agrees with people: whether it orders answers as they did.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use dialogue::data::DataError;
-use dialogue::message::Message;
 use dialogue::preferences::{Growing, Preference};
-use dialogue::score::{Scorers, Transcript};
+use dialogue::score::Scorers;
 use tokio::task::JoinSet;
 
 /// Pairs that people ordered, from files that may grow while the run runs; the newest are asked about.
@@ -65,8 +64,8 @@ impl Labels {
         // All at once: how many an arm judges together is its own `concurrency`.
         for pair in &self.newest {
             let (scorers, arm) = (self.scorers.clone(), arm.to_owned());
-            let chosen = transcript(pair, &pair.chosen);
-            let rejected = transcript(pair, &pair.rejected);
+            let chosen = pair.seen(&pair.chosen);
+            let rejected = pair.seen(&pair.rejected);
             asked.spawn(async move {
                 let arms = scorers.arms()?;
                 let (chosen, rejected) =
@@ -89,19 +88,5 @@ impl Labels {
             };
         }
         agreed / pairs
-    }
-}
-
-fn transcript(pair: &Preference, answer: &str) -> Transcript {
-    let mut messages = pair.prompt.clone();
-    messages.push(Message::new("assistant", answer));
-    Transcript {
-        data_source: pair.data_source.clone(),
-        ground_truth: pair.ground_truth.clone(),
-        extra_info: pair.extra_info.clone(),
-        model_turns: vec![answer.to_owned()],
-        prompt_messages: pair.prompt.len(),
-        messages,
-        tool_rewards: BTreeMap::new(),
     }
 }

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use dialogue::generate::BoxFuture;
+use dialogue::message::Message;
 use dialogue::score::{ModelScorers, Score, ScoreError, Scorer, Sees, Transcript};
 use experiment::arms::Model as Settings;
 use serde_json::Value;
 use tch::{Device, Kind};
 use tokio::sync::{mpsc, oneshot};
 
-use super::beside::{Beside, Row, transcript as as_learned};
+use super::beside::Beside;
 use super::{Reader, RewardModel};
 use crate::learner::kind_of;
 
@@ -117,12 +118,12 @@ impl Arm {
         let beside = if self.beside.is_empty() {
             0.0
         } else {
-            let row = Row {
-                data_source: &transcript.data_source,
-                ground_truth: &transcript.ground_truth,
-                extra_info: &transcript.extra_info,
+            let answer = transcript.text(self.sees);
+            let seen = Transcript {
+                messages: [prompt, &[Message::new("assistant", answer.clone())]].concat(),
+                model_turns: vec![answer],
+                ..transcript.clone()
             };
-            let seen = as_learned(prompt, &transcript.text(self.sees), row);
             let scores = self.beside.scores(&seen).await;
             self.beside.sum(&scores.map_err(|(_, error)| error)?)
         };

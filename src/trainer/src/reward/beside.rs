@@ -11,10 +11,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dialogue::message::Message;
 use dialogue::score::{ModelScorers, ScoreError, Scorer, Transcript, scorer_of};
 use experiment::arms::Arm;
-use serde_json::Value;
 use tch::Tensor;
 
 use super::examples::{Examples, Pair};
@@ -169,27 +167,4 @@ impl Beside {
             }
         }
     }
-}
-
-/// One answer to a prompt, as a scorer sees it; the rest is of the row.
-pub fn transcript(prompt: &[Message], answer: &str, row: Row<'_>) -> Transcript {
-    let mut messages = prompt.to_vec();
-    messages.push(Message::new("assistant", answer));
-    Transcript {
-        data_source: row.data_source.to_owned(),
-        ground_truth: row.ground_truth.clone(),
-        extra_info: row.extra_info.clone(),
-        model_turns: vec![answer.to_owned()],
-        prompt_messages: prompt.len(),
-        messages,
-        tool_rewards: BTreeMap::new(),
-    }
-}
-
-/// What a row says beside prompt and answer.
-#[derive(Debug, Clone, Copy)]
-pub struct Row<'a> {
-    pub data_source: &'a str,
-    pub ground_truth: &'a Value,
-    pub extra_info: &'a Value,
 }

@@ -7,7 +7,6 @@ use dialogue::preferences::{self, Labels, Preference, Rated};
 use dialogue::score::{Scorers, Transcript, score_within};
 
 use super::Reader;
-use super::beside::{Row, transcript};
 use crate::failure::Failure;
 
 /// One held-out prompt of so many.
@@ -146,14 +145,7 @@ fn pairs(path: &Path, rows: &[Preference], sources: Sources<'_>) -> Result<Vec<P
                     .ids(&row.prompt, answer)
                     .map_err(|error| place(error.to_string()))
             };
-            let scores = |answer: &str| {
-                let row_of = Row {
-                    data_source: &row.data_source,
-                    ground_truth: &row.ground_truth,
-                    extra_info: &row.extra_info,
-                };
-                (sources.scores)(&transcript(&row.prompt, answer, row_of)).map_err(place)
-            };
+            let scores = |answer: &str| (sources.scores)(&row.seen(answer)).map_err(place);
             let (chosen, rejected) = (ids(&row.chosen)?, ids(&row.rejected)?);
             let common = chosen
                 .iter()
@@ -202,7 +194,7 @@ fn scored(path: &Path, rows: &[Rated], sources: Sources<'_>) -> Result<Vec<Score
             ids,
             score,
             prompt_number: prompt_number(&row.prompt),
-            scores: (sources.scores)(&rated(row)).map_err(place)?,
+            scores: (sources.scores)(&row.seen()).map_err(place)?,
             beside: 0.0,
         });
     }
@@ -224,7 +216,7 @@ pub fn taught(scorers: &Scorers, rows: &[Rated]) -> Result<Vec<Option<f64>>, Fai
                 "rows without a score are scored by the experiment's reward: {error}"
             ))
         })?;
-        match runtime.block_on(score_within(scorer, rated(row), scorers.timeout)) {
+        match runtime.block_on(score_within(scorer, row.seen(), scorers.timeout)) {
             Ok(score) => scores.push(Some(score.value)),
             Err(error) => {
                 scores.push(None);
@@ -239,15 +231,6 @@ pub fn taught(scorers: &Scorers, rows: &[Rated]) -> Result<Vec<Option<f64>>, Fai
         ))),
         _ => Ok(scores),
     }
-}
-
-fn rated(row: &Rated) -> Transcript {
-    let row_of = Row {
-        data_source: &row.data_source,
-        ground_truth: &row.ground_truth,
-        extra_info: &row.extra_info,
-    };
-    transcript(&row.prompt, &row.response, row_of)
 }
 
 /// FNV-1a of the prompt's words, the same on every machine.
