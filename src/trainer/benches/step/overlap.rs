@@ -31,6 +31,8 @@ use trainer::sync::{Publisher, Receiver};
 use crate::training::runtime;
 
 const STALENESS: u64 = 2;
+/// Of a batch, as the quickstart has them.
+pub const PROMPTS: u32 = 16;
 /// One call in so many is slow.
 const ONE_IN: u64 = 64;
 const SLOW: Duration = Duration::from_millis(1500);
@@ -80,6 +82,8 @@ impl fmt::Display for Overlap {
 /// How batches are drawn.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
+    /// Prompts of a batch.
+    pub prompts: u32,
     pub batches_at_once: usize,
     pub staleness: u64,
     /// No dialogue goes on before all have their tools' answers.
@@ -125,6 +129,7 @@ impl Tool for Slow {
 pub fn measure() -> anyhow::Result<Overlap> {
     tch::set_num_threads(1);
     let plan = Plan {
+        prompts: PROMPTS,
         batches_at_once: 1,
         staleness: STALENESS,
         lockstep: false,
@@ -163,6 +168,11 @@ pub fn draw(plan: Plan) -> anyhow::Result<Drawing> {
             if plan.lockstep { "sync" } else { "async" }
         ),
         format!("trainer.max_staleness={}", plan.staleness),
+        format!("data.train_batch_size={}", plan.prompts),
+        format!(
+            "actor_rollout_ref.actor.ppo_mini_batch_size={}",
+            plan.prompts
+        ),
         format!(
             "actor_rollout_ref.rollout.full_determinism={}",
             plan.lockstep

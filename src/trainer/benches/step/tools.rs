@@ -7,20 +7,20 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use trainer::control::MAX_STALENESS;
 
-use crate::overlap::{Drawing, Plan, draw};
+use crate::overlap::{Drawing, PROMPTS, Plan, draw};
 
 const LATENCIES_MS: [u64; 4] = [0, 50, 200, 1000];
 /// A step of the learner, without computing anything.
 const TRAINS: Duration = Duration::from_millis(250);
 const STALENESS: u64 = 2;
-/// The most batches there may be in flight.
-const DEEP: u64 = MAX_STALENESS;
+/// Prompts of the larger batches. What can be waited away is bounded by the dialogues in flight.
+const LARGE: u32 = 8 * PROMPTS;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
     latency_ms: u64,
     side_by_side: Drawing,
-    deep: Drawing,
+    large: Drawing,
     plain: Drawing,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Tools {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "tokens a second (wall) when every tool call takes so long: async with staleness {STALENESS} and {DEEP}, and a plain batch loop"
+            "tokens a second (wall) when every tool call takes so long: async with staleness {STALENESS}, the same with batches of {LARGE} prompts instead of {PROMPTS}, and a plain batch loop"
         )?;
         let Some(first) = self.0.first() else {
             return Ok(());
@@ -45,12 +45,12 @@ impl fmt::Display for Tools {
                 row.latency_ms,
                 row.side_by_side.tokens_per_s,
                 kept(&row.side_by_side, &first.side_by_side),
-                row.deep.tokens_per_s,
-                kept(&row.deep, &first.deep),
+                row.large.tokens_per_s,
+                kept(&row.large, &first.large),
                 row.plain.tokens_per_s,
                 kept(&row.plain, &first.plain),
                 row.side_by_side.tokens_per_s / row.plain.tokens_per_s,
-                row.deep.tokens_per_s / row.plain.tokens_per_s
+                row.large.tokens_per_s / row.plain.tokens_per_s
             )?;
         }
         Ok(())
@@ -62,6 +62,7 @@ pub fn measure() -> anyhow::Result<Tools> {
     let mut rows = Vec::new();
     for latency_ms in LATENCIES_MS {
         let plan = Plan {
+            prompts: PROMPTS,
             batches_at_once: MAX_STALENESS as usize + 1,
             staleness: STALENESS,
             lockstep: false,
@@ -69,13 +70,14 @@ pub fn measure() -> anyhow::Result<Tools> {
             slow: Duration::from_millis(latency_ms),
             trains: TRAINS,
             // Many beside those in flight: at the end nothing new is begun, and the last ones run out.
-            measured: 80,
+            measured: 40,
         };
         rows.push(Row {
             latency_ms,
             side_by_side: draw(plan)?,
-            deep: draw(Plan {
-                staleness: DEEP,
+            large: draw(Plan {
+                prompts: LARGE,
+                measured: 16,
                 ..plan
             })?,
             plain: draw(Plan {
