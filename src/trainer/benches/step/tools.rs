@@ -13,8 +13,9 @@ const LATENCIES_MS: [u64; 4] = [0, 50, 200, 1000];
 /// A step of the learner, without computing anything.
 const TRAINS: Duration = Duration::from_millis(250);
 const STALENESS: u64 = 2;
-/// Prompts of the larger batches. What can be waited away is bounded by the dialogues in flight.
+/// What can be waited away is bounded by the dialogues in flight: with larger batches, and more of them.
 const LARGE: u32 = 8 * PROMPTS;
+const DEEP: u64 = MAX_STALENESS;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
@@ -32,7 +33,7 @@ impl fmt::Display for Tools {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "tokens a second (wall) when every tool call takes so long: async with staleness {STALENESS}, the same with batches of {LARGE} prompts instead of {PROMPTS}, and a plain batch loop"
+            "tokens a second (wall) when every tool call takes so long: async with staleness {STALENESS}, with batches of {LARGE} prompts instead of {PROMPTS} and staleness {DEEP}, and a plain batch loop"
         )?;
         let Some(first) = self.0.first() else {
             return Ok(());
@@ -70,14 +71,15 @@ pub fn measure() -> anyhow::Result<Tools> {
             slow: Duration::from_millis(latency_ms),
             trains: TRAINS,
             // Many beside those in flight: at the end nothing new is begun, and the last ones run out.
-            measured: 40,
+            measured: 24,
         };
         rows.push(Row {
             latency_ms,
             side_by_side: draw(plan)?,
             large: draw(Plan {
                 prompts: LARGE,
-                measured: 16,
+                staleness: DEEP,
+                measured: 24,
                 ..plan
             })?,
             plain: draw(Plan {
