@@ -8,7 +8,9 @@ use runlog::control::ASYNC_ADVISOR;
 use runlog::event::Lane;
 use runlog::number::Number;
 use runlog::run_dir::RunDir;
-use runlog::state::{AlarmGroup, ControlRecord, Outcome, Percentiles, RunState, Series};
+use runlog::state::{
+    AlarmGroup, AlarmRecord, ControlRecord, Outcome, Percentiles, RunState, Series,
+};
 
 use super::judges::{self, Judges};
 use super::rows::{ENTROPY, KL, LENGTH, REWARD, SFT_LOSS};
@@ -271,16 +273,15 @@ fn alarms(lines: &mut Vec<String>, state: &RunState, bad_lines: u64, terminal: T
             ),
         ));
     }
-    let count = if state.alarm_count == 0 {
-        "none".to_owned()
-    } else {
-        terminal.paint(Role::Caution, &format::count(state.alarm_count))
-    };
-    lines.push(labelled("alarms", &count));
     // The alarm that a guard records says the same as its trip.
     let trips = &state.guards.trips;
-    let others =
-        (state.alarms.iter()).filter(|alarm| !trips.iter().any(|trip| trip.is_told_by(alarm)));
+    let (of_guards, others): (Vec<&AlarmRecord>, Vec<&AlarmRecord>) =
+        (state.alarms.iter()).partition(|alarm| trips.iter().any(|trip| trip.is_told_by(alarm)));
+    let count = match state.alarm_count - of_guards.len() as u64 {
+        0 => "none".to_owned(),
+        count => terminal.paint(Role::Caution, &format::count(count)),
+    };
+    lines.push(labelled("alarms", &count));
     let groups = AlarmGroup::of(others);
     let left_out = groups.len().saturating_sub(ALARMS_SHOWN);
     if left_out > 0 {
@@ -408,4 +409,63 @@ fn labelled(label: &str, text: &str) -> String {
 
 fn seconds(milliseconds: f64) -> std::time::Duration {
     std::time::Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use runlog::number::Number;
+    use runlog::{Event, EventKind};
+
+    use super::*;
+
+    #[test]
+    fn an_alarm_that_says_the_same_as_a_guards_trip_is_counted_with_the_trips() {
+        let alarm = |name: &str| EventKind::Alarm {
+            name: name.to_owned(),
+            step: Some(14),
+            message: "actor/ppo_kl is 0.03, above 0.02".to_owned(),
+        };
+        let trip = EventKind::GuardTripped {
+            guard: "kl".to_owned(),
+            watched: "actor/ppo_kl".to_owned(),
+            step: 14,
+            since_step: 14,
+            value: Number(0.03),
+            limit: Number(0.02),
+            reason: "actor/ppo_kl is 0.03, above 0.02".to_owned(),
+            relapse: 0,
+            done: Vec::new(),
+            cools_until: None,
+            by: None,
+        };
+        let counted = |kinds: Vec<EventKind>| -> Vec<String> {
+            let events = kinds.into_iter().enumerate().map(|(at, kind)| Event {
+                seq: at as u64,
+                elapsed_ms: 28_500.0,
+                kind,
+            });
+            let state = RunState::fold(&events.collect::<Vec<_>>());
+            let terminal = Terminal {
+                to_screen: false,
+                errors_to_screen: false,
+                unicode: false,
+                color: false,
+                color_stderr: false,
+                plain: true,
+            };
+            let mut lines = Vec::new();
+            alarms(&mut lines, &state, 0, terminal);
+            let counts = lines.iter().filter(|line| !line.starts_with("    "));
+            let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
+            counts.map(words).collect()
+        };
+        assert_eq!(
+            counted(vec![alarm("guard kl"), trip.clone()]),
+            ["alarms none", "guards 1 trip"]
+        );
+        assert_eq!(
+            counted(vec![alarm("guard kl"), trip, alarm("equal_rewards")]),
+            ["alarms 1", "guards 1 trip"]
+        );
+    }
 }

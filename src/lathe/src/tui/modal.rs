@@ -56,6 +56,8 @@ pub struct Confirm {
 
 /// Columns of the help with its frame.
 const HELP_WIDTH: u16 = 86;
+/// Its rows at most: with more of them it would hide more than it tells, and be as much to send as a page.
+const HELP_HEIGHT: u16 = 32;
 /// Columns of the keys in it.
 const HELP_KEYS: usize = 24;
 
@@ -254,7 +256,7 @@ fn draw_help(help: &Help, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
     let inner = boxed(
         shared,
         frame,
-        middle(area, HELP_WIDTH, area.height),
+        middle(area, HELP_WIDTH, HELP_HEIGHT),
         " Keys (j k to scroll, any other key closes) ",
         Role::Focus,
     );
@@ -268,7 +270,7 @@ fn draw_help(help: &Help, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
 
 /// The room for the help's lines on a screen.
 fn help_room(screen: Rect) -> Rect {
-    middle(screen, HELP_WIDTH, screen.height).inner(Margin::new(1, 1))
+    middle(screen, HELP_WIDTH, HELP_HEIGHT).inner(Margin::new(1, 1))
 }
 
 /// Each binding: its keys, and beside them what it does, on as many lines as that takes.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use runlog::state::{AlarmRecord, Checkpoint, ControlRecord, Outcome, Resume, TripRecord};
 
+use crate::headless::format;
 use crate::tui::widgets::text;
 
 /// `somebody sets actor_rollout_ref.actor.optim.lr from 1e-6 to 2e-6, from step 42 on`
@@ -80,12 +81,12 @@ pub fn resume(resume: &Resume) -> String {
     said
 }
 
-/// `checkpoints/step-40, 1.2 GiB in 830 ms`
+/// `checkpoints/step-40, 1.2 GB in 830 ms`, as the lines of a run without a screen say it
 pub fn checkpoint(checkpoint: &Checkpoint) -> String {
     format!(
         "{}, {} in {} ms",
         checkpoint.path,
-        text::bytes(checkpoint.bytes as f64),
+        format::bytes(checkpoint.bytes),
         text::number(checkpoint.save_ms)
     )
 }

@@ -15,7 +15,17 @@ use crate::tui::widgets::{empty, frame as frames, text};
 /// Of a run in the legend at least.
 const LEGEND: usize = 38;
 
-/// The legend's lines at the top of the frame and the plot below them.
+/// The room below the title.
+fn below_title(area: Rect) -> Rect {
+    Rect {
+        y: area.y + area.height.min(1),
+        width: area.width.saturating_sub(1),
+        height: area.height.saturating_sub(1),
+        ..area
+    }
+}
+
+/// The legend's lines below the title and the plot below them.
 fn split(page: &Compare, shared: &Shared, inner: Rect) -> (Vec<Line<'static>>, [Rect; 2]) {
     let lines = page
         .metric()
@@ -26,10 +36,9 @@ fn split(page: &Compare, shared: &Shared, inner: Rect) -> (Vec<Line<'static>>, [
     (lines, places)
 }
 
-/// Where the plot lies in the frame of the curves.
+/// Where the plot lies in the room of the curves.
 pub fn plot(page: &Compare, shared: &Shared, area: Rect) -> Rect {
-    let inner = frames::block(shared, "", Role::Border).inner(area);
-    split(page, shared, inner).1[1]
+    split(page, shared, below_title(area)).1[1]
 }
 
 pub fn draw(page: &Compare, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
@@ -55,18 +64,21 @@ pub fn draw(page: &Compare, shared: &Shared, frame: &mut Frame<'_>, area: Rect) 
     let border = if page.is_expanded {
         Role::Focus
     } else {
-        Role::Border
+        Role::Grid
     };
-    let block = frames::block(shared, &title, border);
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
-    let (lines, [legend, plot]) = split(page, shared, inner);
+    let title = Line::styled(title, shared.style(Role::Title));
+    frames::rule(shared, title, border, frame.buffer_mut(), area);
+    let (lines, [legend, plot]) = split(page, shared, below_title(area));
     frame.render_widget(Paragraph::new(lines), legend);
     let Some(range) = page.range(shared) else {
         return;
     };
     let window = page.view.window(range);
-    let dots = chart::dot_columns(plot.width, shared.glyphs.plot);
+    let marks = shared.glyphs.plot;
+    let dots = (
+        chart::dot_columns(plot.width, marks),
+        chart::dots_across(marks),
+    );
     let runs = shared.shown_runs();
     let curves: Vec<Curve> = runs
         .iter()

@@ -30,7 +30,10 @@ impl Live {
             return index;
         }
         let panel = self.others.remove(index - self.panels.len());
-        self.panels.push(panel);
+        self.panels.push(Panel {
+            is_adopted: true,
+            ..panel
+        });
         self.panels.len() - 1
     }
 

@@ -18,11 +18,18 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::viewport::Window;
 use crate::tui::widgets::{chart, empty, frame as pane, text};
 
-/// The least rows a panel is drawn in: a border, four of plot, the x labels.
+/// The least rows a panel of several is drawn in, its title among them.
 const PANEL_ROWS: u16 = 7;
 
-/// Rows inside a panel that has room for x labels and a note.
+/// On a low screen panels are lower, so that there are [`LOW_PANELS`] of them below one another.
+const LOW_PANEL_ROWS: u16 = 6;
+const LOW_PANELS: u16 = 3;
+
+/// Rows of a panel that has room for what its metric is.
 const ROOMY: u16 = 7;
+
+/// The least rows of panels that have x labels below them.
+const LABELLED: u16 = 6;
 
 /// Panels side by side on a screen of this width.
 pub fn columns(width: u16) -> usize {
@@ -34,13 +41,13 @@ pub fn columns(width: u16) -> usize {
     }
 }
 
-/// The room inside a panel's border.
+/// The room below a panel's title. A column to its right stays empty: panels have no frames, and what is nothing costs nothing.
 pub fn inner(panel: Rect) -> Rect {
     Rect {
-        x: panel.x + 1,
         y: panel.y + 1,
-        width: panel.width.saturating_sub(2),
-        height: panel.height.saturating_sub(2),
+        width: panel.width.saturating_sub(1),
+        height: panel.height.saturating_sub(1),
+        ..panel
     }
 }
 
@@ -82,29 +89,36 @@ fn strip_lines(live: &Live, shared: &Shared) -> Vec<Line<'static>> {
     ended_line(shared).into_iter().chain(findings).collect()
 }
 
-/// The room of the panels.
+/// The room of the panels; a row below it holds the x labels, which are those of all panels.
 fn panel_area(live: &Live, shared: &Shared, area: Rect) -> Rect {
     let (alarms, letters) = below_rows(live, shared, area);
     let names = names::rows(shared, area);
+    let height = area.height.saturating_sub(names + alarms + letters);
     Rect {
         y: area.y + names,
-        height: area.height.saturating_sub(names + alarms + letters),
+        height: height - label_rows(height),
         ..area
     }
+}
+
+/// Rows for x labels where panels and labels have so many.
+fn label_rows(height: u16) -> u16 {
+    u16::from(height >= LABELLED)
 }
 
 /// The grid of panels; None while one fills the page.
 pub fn grid(live: &Live, shared: &Shared, area: Rect) -> Option<Grid> {
     let room = panel_area(live, shared, area);
     let count = live.visible().len();
-    if count == 0 || live.is_expanded || room.height < PANEL_ROWS {
+    if count == 0 || live.is_expanded || room.height < LOW_PANEL_ROWS {
         return None;
     }
     let across = columns(room.width).min(count);
     // A tall screen gives the panels of the layout more room; those of the other metrics come when it is scrolled.
     let of_layout = live.of_layout();
     let wanted = if of_layout > 0 { of_layout } else { count };
-    let down = usize::from(room.height / PANEL_ROWS).clamp(1, wanted.div_ceil(across));
+    let most = (room.height / PANEL_ROWS).max((room.height / LOW_PANEL_ROWS).min(LOW_PANELS));
+    let down = usize::from(most).clamp(1, wanted.div_ceil(across));
     Some(live.sizes.grid(room, across, down))
 }
 
@@ -163,9 +177,20 @@ pub fn draw(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
         let line = Rect { height: 1, ..area };
         frame.render_widget(names::line(shared, area.width), line);
     }
-    let visible = live.visible();
-    for (place, rect) in places(live, shared, area) {
-        draw_panel(live, visible[place], place, window, shared, frame, rect);
+    let places = places(live, shared, area);
+    let is_labelled = panel_area(live, shared, area).height >= LABELLED - 1;
+    // An empty row between panels, where none of them is low.
+    let gap = u16::from(places.iter().all(|(_, rect)| rect.height >= PANEL_ROWS));
+    for (place, rect) in &places {
+        // Only the lowest of each column: the x axis of those above it is the same.
+        let is_below = |(_, other): &(usize, Rect)| other.x == rect.x && other.y > rect.y;
+        let (height, labels) = if places.iter().any(is_below) {
+            (rect.height - gap, 0)
+        } else {
+            (rect.height, u16::from(is_labelled))
+        };
+        let room = Rect { height, ..*rect };
+        draw_panel(live, *place, labels, window, shared, frame, room);
     }
     let (rows, letters) = below_rows(live, shared, area);
     if rows > 0 {
@@ -191,42 +216,38 @@ pub fn draw(live: &Live, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
     }
 }
 
+/// A panel in its room, its x labels in so many rows below it.
 fn draw_panel(
     live: &Live,
-    index: usize,
     place: usize,
+    label_rows: u16,
     window: Window,
     shared: &Shared,
     frame: &mut Frame<'_>,
     area: Rect,
 ) {
-    let panel = live.panel(index);
-    let is_focused = place == live.focus.min(live.visible().len().saturating_sub(1));
-    let border = if is_focused {
-        Role::Focus
-    } else {
-        Role::Border
-    };
+    let visible = live.visible();
+    let panel = live.panel(visible[place]);
+    let is_focused = place == live.focus.min(visible.len().saturating_sub(1));
+    let border = if is_focused { Role::Focus } else { Role::Grid };
     let inside = inner(area);
     // How wide a plot is decides how its curves are cut, how high it is does not.
     let mut view = view::view(live, panel, window, shared, inside);
+    if label_rows == 0 {
+        view.chart.x_labels = (String::new(), String::new());
+    }
     let note = about(live, panel, &view, inside, shared);
-    let note_rows = u16::from(!note.is_empty());
-    let lines = if live.is_expanded {
+    let mut above = if live.is_expanded {
         legend_lines(&view, shared, inside, area.width)
     } else {
         Vec::new()
     };
-    let above = lines.len() as u16;
-    let plot = Rect {
-        y: inside.y + above,
-        height: inside.height.saturating_sub(above + note_rows),
-        ..inside
-    };
-    if note_rows > 0 && inside.height < ROOMY {
-        // The note stands where the x labels do in the panels beside it.
-        view.chart.x_labels = (String::new(), String::new());
+    let has_legend_above = !above.is_empty();
+    if !note.is_empty() {
+        let note = text::fit(&note, usize::from(inside.width), shared.glyphs.unicode);
+        above.push(Line::styled(note, shared.style(Role::Muted)));
     }
+    let rows_above = above.len() as u16;
     let mut title = vec![Span::raw(" ")];
     if is_focused {
         title.push(Span::styled(
@@ -244,12 +265,11 @@ fn draw_panel(
     title.push(Span::raw("  "));
     let used: usize = title.iter().map(Span::width).sum();
     let room = usize::from(area.width).saturating_sub(used + 3);
-    if lines.is_empty() {
+    if !has_legend_above {
         title.extend(legend(&view, shared, room));
     }
     title.push(Span::raw(" "));
-    let block = pane::block(shared, "", border).title(Line::from(title));
-    frame.render_widget(block, area);
+    pane::rule(shared, Line::from(title), border, frame.buffer_mut(), area);
     if view.legend.is_empty() {
         let shown = Line::styled("not logged by this run", shared.style(Role::Muted));
         frame.render_widget(
@@ -261,25 +281,20 @@ fn draw_panel(
         );
         return;
     }
-    let legend = Rect {
-        height: above,
+    let words = Rect {
+        height: rows_above.min(inside.height),
         ..inside
     };
-    frame.render_widget(Paragraph::new(lines), legend);
+    frame.render_widget(Paragraph::new(above), words);
+    let plot = Rect {
+        y: inside.y + words.height,
+        height: inside.height - words.height + label_rows,
+        ..inside
+    };
     chart::draw(&view.chart, shared, frame.buffer_mut(), plot);
-    if note_rows > 0 {
-        let line = Rect::new(inside.x, inside.bottom() - 1, inside.width, 1);
-        frame.render_widget(
-            Line::styled(
-                text::fit(&note, usize::from(line.width), shared.glyphs.unicode),
-                shared.style(Role::Muted),
-            ),
-            line,
-        );
-    }
 }
 
-/// What a panel says below its curves: what a log axis has no place for, percentiles; expanded also what its main metric is.
+/// What a panel says above its curves: what a log axis has no place for, percentiles; expanded also what its main metric is.
 /// Empty: nothing, or no room.
 fn about(
     live: &Live,

@@ -2,10 +2,11 @@
 //! of alarms with "since when" and "what changed".
 //!
 //! ```text
-//!  ╭ Reward  test 0.969 · train 0.98 ─────╮╭ KL  ppo_kl 4.8e-4 ───────────╮
-//!  │ curves                               ││ curves, limit               │    as many panels as fit; j k scroll
-//!  ╰──────────────────────────────────────╯╰─────────────────────────────╯
-//!  ! KL blow-up since step 41: actor/ppo_kl is …                              alarms
+//!  ─ ▸ Reward  test 0.969 · train 0.98 ─────── KL  ppo_kl 4.8e-4 ────────────
+//!  1┤   curves                               0.1┤ curves, limit                   as many panels as fit; j k scroll
+//!  0┤                                          0┤
+//!   0          40                 step 80      0          40         step 80       once: all panels have the same x axis
+//!  ! KL blow-up since step 41: actor/ppo_kl is …                                   alarms
 //! ```
 
 mod arrange;
@@ -122,10 +123,10 @@ impl Live {
         &self.order
     }
 
-    /// How many of the visible panels are of the layout, not added for metrics that are in none.
+    /// How many of the visible panels are of the layout, not added or taken in for metrics that are in none.
     fn of_layout(&self) -> usize {
-        let is_of_layout = |index: &&usize| **index < self.panels.len();
-        self.visible().iter().filter(is_of_layout).count()
+        let chosen = |index: &usize| self.panels.get(*index).filter(|panel| !panel.is_adopted);
+        self.visible().iter().filter_map(chosen).count()
     }
 
     /// A panel of the layout, or of those after it.

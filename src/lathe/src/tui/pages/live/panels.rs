@@ -13,6 +13,8 @@ pub struct Panel {
     pub is_log: bool,
     /// Kept before the panels that are not.
     pub is_pinned: bool,
+    /// Of a metric that was in no panel, and taken in to be changed: it has no more room than those that still are in none.
+    pub is_adopted: bool,
 }
 
 impl Default for Panel {
@@ -28,6 +30,7 @@ impl Panel {
             metrics: metrics.iter().map(|&name| name.to_owned()).collect(),
             is_log: false,
             is_pinned: false,
+            is_adopted: false,
         }
     }
 

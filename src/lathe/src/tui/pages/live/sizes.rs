@@ -43,10 +43,24 @@ fn constraints(count: usize, weights: Option<&Vec<u16>>) -> Vec<Constraint> {
     }
 }
 
+/// Rows of one height, the lowest of them one higher where that does not come out even: an alarm that takes a row at the foot
+/// of the page leaves the panels above where they are.
+fn even_rows(height: u16, down: usize) -> Vec<Constraint> {
+    let count = (down as u16).max(1);
+    let lower = usize::from(count - height % count);
+    let length = |row: usize| height / count + u16::from(row >= lower);
+    (0..down)
+        .map(|row| Constraint::Length(length(row)))
+        .collect()
+}
+
 impl Sizes {
     pub fn grid(&self, area: Rect, across: usize, down: usize) -> Grid {
         let columns = constraints(across, self.columns.get(&across));
-        let rows = constraints(down, self.rows.get(&down));
+        let rows = match self.rows.get(&down) {
+            None => even_rows(area.height, down),
+            weights => constraints(down, weights),
+        };
         Grid {
             columns: Layout::horizontal(columns).split(area).to_vec(),
             rows: Layout::vertical(rows).split(area).to_vec(),
@@ -71,7 +85,7 @@ impl Sizes {
             Border::Below(at) => {
                 let mut heights: Vec<u16> = grid.rows.iter().map(|cell| cell.height).collect();
                 let start = grid.rows.get(at).map_or(0, |cell| cell.y);
-                if share(&mut heights, at, to.y.saturating_sub(start) + 1, LEAST_ROWS) {
+                if share(&mut heights, at, to.y.saturating_sub(start), LEAST_ROWS) {
                     self.rows.insert(heights.len(), heights);
                 }
             }
@@ -136,17 +150,15 @@ fn share(sizes: &mut [u16], at: usize, wanted: u16, least: u16) -> bool {
 }
 
 impl Grid {
-    /// The border under the mouse: the last column or row of a panel, or the first of the next.
+    /// The border under the mouse: the empty column right of a panel or the first of the next, and the title of a lower one.
     pub fn border_at(&self, at: Position) -> Option<Border> {
-        let inner = |cells: &[Rect], start: fn(&Rect) -> u16, at: u16| {
-            cells
-                .iter()
-                .skip(1)
-                .position(|cell| (start(cell).saturating_sub(1)..=start(cell)).contains(&at))
-        };
-        inner(&self.columns, |cell| cell.x, at.x)
-            .map(Border::RightOf)
-            .or_else(|| inner(&self.rows, |cell| cell.y, at.y).map(Border::Below))
+        let column = |cell: &Rect| (cell.x.saturating_sub(1)..=cell.x).contains(&at.x);
+        let row = |cell: &Rect| cell.y == at.y;
+        let right_of = self.columns.iter().skip(1).position(column);
+        right_of.map(Border::RightOf).or_else(|| {
+            let below = self.rows.iter().skip(1).position(row);
+            below.map(Border::Below)
+        })
     }
 
     pub fn cell(&self, row: usize, column: usize) -> Option<Rect> {
@@ -168,14 +180,14 @@ mod tests {
             Some(Border::RightOf(0))
         );
         assert_eq!(
-            even.border_at(Position::new(5, even.rows[1].y - 1)),
+            even.border_at(Position::new(5, even.rows[1].y)),
             Some(Border::Below(0))
         );
-        assert_eq!(even.border_at(Position::new(5, 5)), None);
+        assert_eq!(even.border_at(Position::new(5, even.rows[1].y - 1)), None);
         sizes.drag(Border::RightOf(0), Position::new(49, 5), &even);
         sizes.drag(Border::Below(0), Position::new(5, 20), &even);
         let dragged = sizes.grid(area, 3, 2);
-        assert_eq!((dragged.columns[1].x, dragged.rows[1].y), (50, 21));
+        assert_eq!((dragged.columns[1].x, dragged.rows[1].y), (50, 20));
         assert_eq!(dragged.columns[2], even.columns[2], "the others stay");
         assert_eq!(dragged.columns[2].right(), 100);
         // Past the edge of the next panel: as far as that can be made small.
@@ -183,6 +195,19 @@ mod tests {
         assert_eq!(sizes.grid(area, 3, 2).columns[1].width, LEAST_COLUMNS);
         // Another grid has sizes of its own.
         assert_eq!(sizes.grid(area, 2, 2).columns[0].width, 50);
+    }
+
+    #[test]
+    fn a_row_less_moves_only_the_panels_that_were_higher_than_the_others() {
+        let sizes = Sizes::default();
+        let heights = |height: u16| -> Vec<u16> {
+            let rows = sizes.grid(Rect::new(0, 1, 100, height), 2, 5).rows;
+            assert_eq!(rows.last().map(|row| row.bottom()), Some(1 + height));
+            rows.iter().map(|row| row.height).collect()
+        };
+        assert_eq!(heights(37), [7, 7, 7, 8, 8]);
+        assert_eq!(heights(36), [7, 7, 7, 7, 8]);
+        assert_eq!(heights(35), [7, 7, 7, 7, 7]);
     }
 
     #[test]

@@ -108,7 +108,10 @@ pub fn full_range(axis: XAxis, shared: &Shared) -> Option<(f64, f64)> {
 /// Makes a panel's view for a plot of this size.
 pub fn view(live: &Live, panel: &Panel, window: Window, shared: &Shared, plot: Rect) -> View {
     let marks = shared.glyphs.plot;
-    let columns = chart::dot_columns(plot.width, marks);
+    let columns = (
+        chart::dot_columns(plot.width, marks),
+        chart::dots_across(marks),
+    );
     let shown = curves(live, panel, shared);
     let runs = shared.shown_runs().len();
     let has_runs = runs > 1;

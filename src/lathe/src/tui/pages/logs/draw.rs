@@ -7,6 +7,7 @@ use ratatui::widgets::Paragraph;
 
 use super::line::{Line, Severity};
 use super::{Logs, Source};
+use crate::headless::format;
 use crate::tui::shared::Shared;
 use crate::tui::theme::Role;
 use crate::tui::widgets::{empty, text};
@@ -172,7 +173,7 @@ impl Logs {
                 Some(line) if self.file.size > 0 => format!(
                     "{:.0}% of {}",
                     line.id as f64 * 100.0 / self.file.size as f64,
-                    text::bytes(self.file.size as f64)
+                    format::bytes(self.file.size)
                 ),
                 _ => String::new(),
             },

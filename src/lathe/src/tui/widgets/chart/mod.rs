@@ -1,8 +1,8 @@
 //! Curves in a pane: decimated to the screen's dots with every extreme kept, with axes, limits, marks and a crosshair.
 //!
 //! ```text
-//!   0.98 ┤            ⢀⡠⠤⠒⠊⠉          y labels │ plot
-//!        │    ⢀⡠⠒⠉                     · limit · · · · ·
+//!   0.98 ┤            ⢀⡠⠤⠒⠊⠉          y labels ┤ plot
+//!             ⢀⡠⠒⠉                     · limit · · · · ·
 //!   0.41 ┤⣀⠔⠁                      ×  NaN: a mark at the upper edge, and a gap
 //!        1           40          80
 //! ```
@@ -173,6 +173,11 @@ pub fn dot_columns(width: u16, marks: PlotMarks) -> usize {
     usize::from(plot_columns(width)) * usize::from(dots(marks).0)
 }
 
+/// Columns of dots in a character.
+pub fn dots_across(marks: PlotMarks) -> usize {
+    usize::from(dots(marks).0)
+}
+
 /// The share of the width, 0 to 1, at which a column of the screen lies in a plot with its labels. None: left of the curves.
 pub fn share_at(area: Rect, x: u16) -> Option<f64> {
     let label = label_columns(area.width);
@@ -265,14 +270,21 @@ fn draw_limit_names(chart: &Chart, shared: &Shared, buffer: &mut Buffer, plot: R
         let name = format!("{}{arrow}", limit.name);
         let name = text::fit(&name, usize::from(plot.width), shared.glyphs.unicode);
         let room = plot.width - (text::width(&name) as u16).min(plot.width);
-        let hidden = |from: u16| {
+        let hidden = |(from, y): &(u16, u16)| {
             (plot.x + from..plot.right() - (room - from))
-                .filter(|x| ![" ", limit_mark(shared)].contains(&buffer[(*x, y)].symbol()))
+                .filter(|x| ![" ", limit_mark(shared)].contains(&buffer[(*x, *y)].symbol()))
                 .count()
         };
-        let places = [room, 0, room / 2, room / 4, room - room / 4];
-        let place = places.into_iter().min_by_key(|from| hidden(*from));
-        let at = plot.x + place.unwrap_or(room);
+        // On the line, at an end of it or not; else right above or below it.
+        let on_line = [room, 0, room / 2, room / 4, room - room / 4];
+        let on_line = on_line.into_iter().chain(0..=room).map(|from| (from, y));
+        let beside = [y.saturating_sub(1), y + 1].into_iter();
+        let beside =
+            beside.filter(|beside| *beside != y && plot.rows().any(|row| row.y == *beside));
+        let beside = beside.flat_map(|beside| (0..=room).rev().map(move |from| (from, beside)));
+        let place = on_line.chain(beside).min_by_key(hidden);
+        let (from, y) = place.unwrap_or((room, y));
+        let at = plot.x + from;
         buffer.set_string(at, y, &name, shared.style(Role::Caution));
     }
 }
@@ -321,13 +333,7 @@ fn draw_y_labels(
     if label_width == 0 {
         return;
     }
-    let style = shared.style(Role::Muted);
     let tick = shared.glyphs.pick("┤", "+");
-    let line = shared.glyphs.pick("│", "|");
-    let axis_x = area.x + label_width - 1;
-    for row in 0..rows {
-        buffer.set_string(axis_x, area.y + row, line, shared.style(Role::Grid));
-    }
     // As many labels as have three rows of room, at round values where the axis has such.
     let count = chart.y.intervals((rows / 3).clamp(1, 5));
     for label in 0..=count {
@@ -335,8 +341,8 @@ fn draw_y_labels(
         let row = (((1.0 - share) * f64::from(rows - 1)).round() as u16).min(rows - 1);
         let shown = text::number_within(chart.y.at(share), usize::from(label_width - 1));
         let shown = text::pad_left(&shown, usize::from(label_width - 1), shared.glyphs.unicode);
-        buffer.set_string(area.x, area.y + row, &shown, style);
-        buffer.set_string(axis_x, area.y + row, tick, shared.style(Role::Grid));
+        let shown = format!("{shown}{tick}");
+        buffer.set_string(area.x, area.y + row, shown, shared.style(Role::Muted));
         if rows == 1 {
             break;
         }
@@ -507,6 +513,21 @@ mod tests {
         assert!(named.is_some_and(|at| at < 7 + 40 - 14), "{lines:#?}");
         let reached = lines[..4].iter().filter(|line| line.ends_with("****"));
         assert_eq!(reached.count(), 1, "{lines:#?}");
+    }
+
+    #[test]
+    fn the_name_of_a_limit_that_a_curve_runs_along_stands_beside_the_line() {
+        // A curve that goes about the limit from end to end.
+        let values: Vec<f64> = (0..60).map(|x| if x == 3 { 0.0 } else { 0.5 }).collect();
+        let limit = Limit {
+            value: 0.5,
+            name: "guard kl > 0.5".to_owned(),
+        };
+        let without = draw_with(&values, Vec::new(), 67, true);
+        let lines = draw_with(&values, vec![limit], 67, true);
+        assert!(lines.concat().contains("guard kl > 0.5"), "{lines:#?}");
+        let marks = |lines: &[String]| lines.concat().matches('*').count();
+        assert_eq!(marks(&lines), marks(&without), "{lines:#?}");
     }
 
     #[test]
