@@ -124,3 +124,49 @@ fn a_slow_tool_is_named_by_ctl_status_with_who_waits_how_long_and_until_when() {
     child.wait().expect("our child");
     assert!(run.join("checkpoints").is_dir());
 }
+
+#[test]
+fn dialogues_that_wait_for_a_tool_take_no_place_from_the_next_batch() {
+    if trainer().is_none() {
+        return;
+    }
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let runs = root.path().join("runs");
+    let (held, tools) = slow_calculator(root.path());
+    let tools = format!(
+        "actor_rollout_ref.rollout.multi_turn.tool_config_path={}",
+        tools.display()
+    );
+    let mut arguments = vec!["run", "experiments/quickstart.yaml", &tools];
+    arguments.extend(SHORT);
+    arguments.extend([
+        "trainer.test_freq=-1",
+        "trainer.val_before_train=false",
+        "trainer.mode=async",
+        "trainer.max_staleness=2",
+        "actor_rollout_ref.rollout.max_num_seqs=8",
+    ]);
+    let mut child = lathe(&runs, &arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("lathe starts");
+    // A batch is 4 prompts of 8 samples each, and nobody answers the first: more wait than one batch has.
+    let waiting = |text: &str| -> Option<u64> {
+        let (_, rest) = text.split_once("waits for tool calculator: ")?;
+        rest.split(' ').next()?.parse().ok()
+    };
+    let text = status_where(&runs, &[], |text| {
+        waiting(text).is_some_and(|sessions| sessions > 32)
+    });
+    assert!(
+        waiting(&text) <= Some(3 * 32),
+        "staleness bounds them: {text}"
+    );
+    held.unlock().expect("we hold it");
+    let stopped = lathe(&runs, &["ctl", "latest", "stop"])
+        .output()
+        .expect("lathe starts");
+    assert_eq!(stopped.status.code(), Some(0), "{stopped:?}");
+    child.wait().expect("our child");
+}

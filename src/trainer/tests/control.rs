@@ -300,6 +300,9 @@ fn what_waits_longer_than_the_experiment_says_gives_an_alarm_with_what_is_behind
             _ => None,
         })
     };
+    wait_until("a first step", || {
+        live.client.status().expect("a status").step > 0
+    });
     wait_until("an alarm of a wait", || told(&live).is_some());
     let message = told(&live).expect("waited for");
     let who = [": learner for ", ": rollouts for "];

@@ -235,7 +235,9 @@ pub(super) async fn run_session(
             "score".to_owned(),
             start.checked_add(shared.score_timeout),
         );
+        shared.observer.on_away(&label);
         let score = score_within(prepared.scorer.clone(), transcript, shared.score_timeout).await;
+        shared.observer.on_back(&label);
         drop(wait);
         let end = Instant::now();
         rollout.reward_ms = (end - start).as_secs_f64() * 1e3;
@@ -413,6 +415,7 @@ impl Dialogue<'_> {
             self.shared
                 .waits
                 .enter(self.owner(), format!("tool {}", names.join(", ")), deadline);
+        self.shared.observer.on_away(self.label);
         let records = toolbox
             .run(calls, self.deadline, |span| {
                 self.shared.observer.on_tool(
@@ -423,6 +426,7 @@ impl Dialogue<'_> {
                 );
             })
             .await;
+        self.shared.observer.on_back(self.label);
         self.tool_time += start.elapsed();
         let results: Vec<Message> = records.iter().map(tool_message).collect();
         self.records.extend(records);

@@ -78,6 +78,15 @@ pub trait SessionObserver: Send + Sync {
         let _ = (label, start, end);
     }
 
+    /// From here to its counterpart a session waits for a tool or its score, and needs no generator.
+    fn on_away(&self, label: &SessionLabel) {
+        let _ = label;
+    }
+
+    fn on_back(&self, label: &SessionLabel) {
+        let _ = label;
+    }
+
     /// A session came to nothing, for a reason that is not its own, and is begun again.
     fn on_again(&self, label: &SessionLabel, why: &Again) {
         let _ = (label, why);

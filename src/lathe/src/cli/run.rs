@@ -16,7 +16,7 @@ use super::check::finding_line;
 use super::experiment_file;
 use super::{Failure, Output, checkpoints, elsewhere, report, resume, reward, runs};
 use crate::headless::{End, Follow, Followed, JsonView, PlainView, ProgressView, View};
-use crate::launch::{self, Job, Order, StartError, Trainer};
+use crate::launch::{self, Job, Order, Signs, StartError, Trainer};
 use crate::terminal::Terminal;
 
 /// Starts an experiment and follows it to its end.
@@ -150,7 +150,13 @@ pub(super) fn carry_out(
     let mut trainer = prepared.start(&run_dir).map_err(refused)?;
     if is_detached {
         let log = Tail::new(run_dir.events_path());
-        return detach(&run_dir, log, trainer, form.json, (out, terminal));
+        return detach(
+            &run_dir,
+            (log, Signs::All),
+            trainer,
+            form.json,
+            (out, terminal),
+        );
     }
     let rollouts =
         (job == Job::Run).then(|| experiment_file::rollouts_per_step(&prepared.loaded.experiment));
@@ -268,12 +274,12 @@ pub(super) fn watch(
 /// Waits until the run shows in what is new in its log that it lives, or that it does not.
 pub(super) fn detach(
     run_dir: &RunDir,
-    log: Tail,
+    (log, signs): (Tail, Signs),
     mut trainer: Trainer,
     json: bool,
     (out, terminal): (&mut Output, Terminal),
 ) -> Result<i32, Failure> {
-    let is_started = launch::first_sign(log, &mut trainer)
+    let is_started = launch::first_sign(log, &mut trainer, signs)
         .map_err(|error| refused(error, Some(run_dir), terminal))?;
     if json {
         out.json(&json!({

@@ -28,7 +28,9 @@ pub use elsewhere::{
 };
 pub use ending::{Ending, last_lines};
 pub use find::find_trainer;
-pub use start::{Order, StartError, first_sign, name_override, prepare, start, text_override};
+pub use start::{
+    Order, Signs, StartError, first_sign, name_override, prepare, start, text_override,
+};
 pub use supervise::supervise;
 
 /// The hidden command of `lathe` that becomes the trainer.

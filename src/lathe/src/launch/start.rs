@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use experiment::{Complaint, Experiment, Loaded, Severity};
+use runlog::event::EventKind;
 use runlog::run_dir::{NewRun, RunDir, RunDirError, git_state};
 use runlog::state::RunState;
 use runlog::tail::{Limits, Tail};
@@ -218,14 +219,23 @@ pub fn start(order: Order) -> Result<RunDir, StartError> {
     let run_dir = prepared.create()?;
     let mut trainer = prepared.start(&run_dir)?;
     let log = Tail::new(run_dir.events_path());
-    first_sign(log, &mut trainer)?;
+    first_sign(log, &mut trainer, Signs::All)?;
     trainer.leave();
     Ok(run_dir)
 }
 
+/// What shows that a run lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signs {
+    /// Whatever is new in its log: nobody else writes to a new run.
+    All,
+    /// What our own process writes: two may be started on a run that ended, and one of them is refused.
+    Ours,
+}
+
 /// Waits until the run shows in what is new in its log that it lives; false: it is still loading after
 /// [`FIRST_SIGN_PATIENCE`].
-pub fn first_sign(mut tail: Tail, trainer: &mut Trainer) -> Result<bool, StartError> {
+pub fn first_sign(mut tail: Tail, trainer: &mut Trainer, signs: Signs) -> Result<bool, StartError> {
     let patience = Instant::now() + FIRST_SIGN_PATIENCE;
     let mut state = RunState::default();
     loop {
@@ -233,7 +243,13 @@ pub fn first_sign(mut tail: Tail, trainer: &mut Trainer) -> Result<bool, StartEr
         let batch = tail
             .wait(Limits::LIVE, Duration::from_millis(100))
             .map_err(StartError::Watch)?;
-        batch.events.iter().for_each(|event| state.apply(event));
+        let is_anothers = |kind: &EventKind| {
+            signs == Signs::Ours
+                && matches!(kind, EventKind::RunStarted { pid, .. } if *pid != trainer.pid())
+        };
+        (batch.events.iter())
+            .filter(|event| !is_anothers(&event.kind))
+            .for_each(|event| state.apply(event));
         match ending {
             Some(ending) if state.ended.is_none() => return Err(StartError::Ended { ending }),
             Some(_) => return Ok(state.started.is_some()),

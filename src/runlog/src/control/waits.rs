@@ -36,6 +36,7 @@ impl WaitState {
         };
         let left = match (self.left_s, self.alarm_s) {
             (Some(left), _) => format!("given up in {}", span(left)),
+            (None, Some(alarm)) if alarm <= 0.0 => "an alarm is due".to_owned(),
             (None, Some(alarm)) => format!("an alarm in {}", span(alarm)),
             (None, None) => "never given up".to_owned(),
         };

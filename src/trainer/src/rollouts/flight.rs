@@ -108,9 +108,10 @@ impl Flight {
         self.drawn.is_none()
     }
 
-    /// Dialogues that still run.
-    pub fn running(&self) -> u64 {
-        self.dialogues.saturating_sub(self.observer.ended())
+    /// Dialogues that still run and do not wait for a tool or their score: those that the engine has, or will have soon.
+    pub fn engaged(&self) -> u64 {
+        let idle = self.observer.ended() + self.observer.away();
+        self.dialogues.saturating_sub(idle)
     }
 
     /// Takes a draw in. `lane_ended`: when the draw before it ended, of whichever batch. Whether another draw is wanted; an

@@ -432,10 +432,10 @@ impl Sampler {
     /// Begins the next batch, if that is allowed and there is room in the engine.
     fn begin(&mut self) -> Result<bool, Failure> {
         let drawing = self.drawing();
-        let running: u64 = self.flights.iter().map(Flight::running).sum();
+        let engaged: u64 = self.flights.iter().map(Flight::engaged).sum();
         let rows = self.parts.experiment.actor_rollout_ref.rollout.max_num_seqs;
         let has_room =
-            drawing == 0 || (running < u64::from(rows) && drawing < self.parts.batches_at_once);
+            drawing == 0 || (engaged < u64::from(rows) && drawing < self.parts.batches_at_once);
         let intake = self.intake();
         if !self.has_data || !has_room || !intake.may_begin(drawing, self.delivery.is_some()) {
             return Ok(false);

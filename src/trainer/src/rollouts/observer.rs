@@ -26,8 +26,10 @@ pub(super) struct Observer {
     step: u64,
     /// `rollout.full_determinism`
     is_exact: bool,
-    /// Told of every dialogue that ends: another may begin.
+    /// Told of every dialogue that ends or leaves the engine for a while: another may begin.
     room: Arc<Notify>,
+    /// Dialogues that wait for a tool or their score.
+    away: AtomicU64,
     begun_again: AtomicU64,
     ended: AtomicU64,
     /// Drawn by the model, in the dialogues that ended.
@@ -41,6 +43,7 @@ impl Observer {
             step,
             is_exact,
             room,
+            away: AtomicU64::new(0),
             begun_again: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             tokens: AtomicU64::new(0),
@@ -55,6 +58,11 @@ impl Observer {
     /// Dialogues that ended.
     pub fn ended(&self) -> u64 {
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// Dialogues that have not ended and need no engine now.
+    pub fn away(&self) -> u64 {
+        self.away.load(Ordering::Acquire)
     }
 
     pub fn tokens(&self) -> u64 {
@@ -86,6 +94,15 @@ impl SessionObserver for Observer {
                 end,
             );
         }
+    }
+
+    fn on_away(&self, _: &SessionLabel) {
+        self.away.fetch_add(1, Ordering::Release);
+        self.room.notify_one();
+    }
+
+    fn on_back(&self, _: &SessionLabel) {
+        self.away.fetch_sub(1, Ordering::Release);
     }
 
     fn on_again(&self, label: &SessionLabel, why: &Again) {
