@@ -500,6 +500,9 @@ pub struct RunArguments {
     /// Where: a target, or a host that `ssh` knows. Ctrl-C then leaves the run alone
     #[arg(long, value_name = "TARGET")]
     pub on: Option<String>,
+    /// With --on: overrides of several values, a.b={v,w} or a.b=range(1,9,2), make a run each, started together; of Slurm one array
+    #[arg(long, requires = "on", conflicts_with_all = ["resume", "dry_run", "plain", "verbose"])]
+    pub sweep: bool,
     /// Check everything, print the command that would start the trainer, and start nothing
     #[arg(long, conflicts_with_all = ["detach", "resume"])]
     pub dry_run: bool,

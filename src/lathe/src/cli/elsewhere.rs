@@ -22,6 +22,7 @@ use super::{Failure, Output, experiment_file, report, run, runs};
 use crate::headless::{End, Follow, format};
 use crate::launch::{self, ElsewhereError, Ending, Order};
 use crate::terminal::{Role, Terminal};
+use crate::tui::pages::launch::sweep::{self, Combine};
 
 /// How long the first sign of life there may take after the run has begun: loading libtorch from a cold network disk.
 const FIRST_SIGN_PATIENCE: std::time::Duration = std::time::Duration::from_secs(180);
@@ -487,6 +488,61 @@ pub(super) fn run_elsewhere(
         follow.other(&run_dir, view)
     })?;
     finish(&run_dir, keeper, &followed, form.json, out, terminal)
+}
+
+/// `lathe run EXPERIMENT --on TARGET --sweep`: a run for each combination of values, started together and left there.
+pub(super) fn sweep(
+    order: &Order,
+    target: &Target,
+    json: bool,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    if !target.kind.is_elsewhere() {
+        return Err(Failure::usage(
+            "--sweep starts runs on another machine; on this one page Launch of the workbench queues them",
+        ));
+    }
+    let plan = sweep::plan(&order.overrides, Combine::Grid).map_err(Failure::usage)?;
+    let Some(first) = plan.first() else {
+        return Err(Failure::usage("the sweep makes no run"));
+    };
+    // Tells the complaints, of the first for all.
+    let loaded = experiment_file::load_for_run(&order.experiment, &first.overrides, terminal)?;
+    let base = order
+        .name
+        .clone()
+        .unwrap_or_else(|| loaded.experiment.trainer.experiment_name.clone());
+    let orders = plan
+        .iter()
+        .map(|planned| Order {
+            overrides: planned.overrides.clone(),
+            name: Some(sweep::run_name(&base, &planned.label)),
+            ..order.clone()
+        })
+        .collect();
+    let started =
+        launch::start_together(orders, &target.name).map_err(|error| failed(error, terminal))?;
+    for run_dir in &started {
+        if json {
+            out.json(&json!({
+                "event": "detached", "run": run_dir.name(), "run_dir": report::absolute(run_dir.path()),
+                "target": target.name,
+            }))?;
+        } else {
+            out.line(&format!(
+                "run {} on {}",
+                run_dir.path().display(),
+                target.name
+            ))?;
+        }
+    }
+    if !json {
+        out.line(
+            "how they stand: lathe runs    watch one: lathe watch RUN    stop one: lathe stop RUN",
+        )?;
+    }
+    Ok(exit_code::OK)
 }
 
 /// As [`report::print`], with what the other machine says of a trainer that died.

@@ -86,6 +86,9 @@ fn start_and_follow(
     }
     if let Some(name) = &arguments.on {
         let target = elsewhere::target(name, terminal)?;
+        if arguments.sweep {
+            return elsewhere::sweep(&order, &target, arguments.form.json, out, terminal);
+        }
         if target.kind.is_elsewhere() {
             let is_detached = arguments.detach;
             return elsewhere::run_elsewhere(

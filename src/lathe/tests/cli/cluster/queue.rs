@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::fake_trainer::wait_until;
 use crate::harness::{Bench, Ran, finished};
 
-const PROGRAM: &str = include_str!("slurm/queue.sh");
-const PLAYED: [&str; 8] = [
+pub const PROGRAM: &str = include_str!("slurm/queue.sh");
+pub const PLAYED: [&str; 8] = [
     "sbatch", "scontrol", "squeue", "scancel", "sinfo", "sacct", "srun", "release",
 ];
 

@@ -6,8 +6,9 @@ use std::process::Stdio;
 use runlog::event::RunStatus;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::queue::{Cluster, assert_no_file_has};
+use super::queue::{Cluster, PLAYED, PROGRAM, assert_no_file_has};
 use crate::fake_trainer::{Act, checkpoint, ended, learning, started, step, wait_until};
+use crate::remote::far::{Far, program_there};
 
 /// A trainer that is stopped after its step.
 fn stopped() -> Vec<Act> {
@@ -90,6 +91,55 @@ fn a_run_that_waits_says_why_and_where_it_stands_and_is_taken_out_of_the_queue()
     cluster.release("1");
     let ran = cluster.run(&["follow", "first", "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+#[test]
+fn a_sweep_is_one_array_and_each_task_its_own_run() {
+    let cluster = Cluster::played();
+    cluster.write_targets("lab", "  kind: slurm\n  gpus: none\n  at_once: 2\n");
+    cluster.bench.trainer(&learning());
+    let ran = cluster.run(&[
+        "run",
+        "toy.yaml",
+        "actor_rollout_ref.actor.optim.lr={1e-5,3e-5,1e-4}",
+        "--on",
+        "lab",
+        "--sweep",
+        "--json",
+    ]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let runs = ran.json_lines();
+    assert_eq!(runs.len(), 3);
+    assert_eq!(
+        cluster.asked().lines().count(),
+        1,
+        "one sbatch: {}",
+        cluster.asked()
+    );
+    for run in &runs {
+        let name = run["run"].as_str().unwrap();
+        let ran = cluster.run(&["follow", name, "--json"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let there = cluster.bench.path("far/runs").join(name);
+        let script = fs::read_to_string(there.join("job.sh")).unwrap();
+        assert!(script.contains("#SBATCH --array=0-2%2"), "{script}");
+    }
+    let rates: Vec<bool> = ["1e-5", "3e-5", "1e-4"]
+        .iter()
+        .zip(&runs)
+        .map(|(rate, run)| {
+            let folder = cluster
+                .bench
+                .path("far/runs")
+                .join(run["run"].as_str().unwrap());
+            fs::read_to_string(folder.join("experiment.yaml"))
+                .unwrap()
+                .contains(&format!("lr: {rate}"))
+        })
+        .collect();
+    assert_eq!(rates, [true; 3]);
+    let ran = cluster.run(&["run", "toy.yaml", "--sweep"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
 }
 
 #[test]
@@ -345,6 +395,28 @@ fn the_doctor_tells_the_partitions_and_the_list_of_targets_what_is_asked_for() {
     let ran = cluster.run(&["target", "setup", "lab"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stderr.contains("its nodes must see"), "{ran:?}");
+}
+
+#[test]
+fn a_queue_behind_a_login_node_is_spoken_to_over_ssh() {
+    let Some(far) = Far::new() else { return };
+    fs::create_dir(far.bench.path("queue")).unwrap();
+    for name in PLAYED {
+        program_there(&far, name, PROGRAM.trim_start_matches("#!/bin/sh\n"));
+    }
+    let path = |name: &str| far.bench.path(name).display().to_string();
+    let text = format!(
+        "lab:\n  kind: slurm\n  host: loop\n  folder: {}\n  program: {}\n",
+        path("far"),
+        path("far-lathe")
+    );
+    fs::write(far.bench.path("targets.yaml"), text).unwrap();
+    far.bench.trainer(&learning());
+    let ran = far.run(&["run", "toy.yaml", "--on", "lab", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    far.assert_same();
+    let ran = far.run(&["doctor", "lab"]);
+    assert!(ran.stdout.contains("slurm-wlm 22.05.8 answers"), "{ran:?}");
 }
 
 pub fn has_step(events: &std::path::Path, step: u64) -> bool {

@@ -17,7 +17,7 @@ mod guards;
 mod jobs;
 mod queue;
 mod starting;
-mod sweep;
+pub mod sweep;
 #[cfg(test)]
 mod tests;
 mod typing;

@@ -233,6 +233,50 @@ fn a_real_slurm_runs_queues_stops_and_refuses() {
 }
 
 #[test]
+fn a_real_slurm_runs_a_sweep_as_one_array() {
+    let Some(slurm) = Slurm::start() else { return };
+    let cluster = &slurm.cluster;
+    cluster.write_targets(
+        "lab",
+        "  kind: slurm\n  time: 10:00\n  gpus: 1\n  at_once: 1\n",
+    );
+    cluster.bench.trainer(&learning());
+    let ran = cluster.run(&[
+        "run",
+        "toy.yaml",
+        "trainer.seed={1,2,3}",
+        "--on",
+        "lab",
+        "--sweep",
+        "--json",
+    ]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for run in ran.json_lines() {
+        let ran = cluster.run(&["follow", run["run"].as_str().unwrap(), "--json"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_real_slurm_ends_a_run_at_its_time_limit_with_a_checkpoint() {
+    let Some(slurm) = Slurm::start() else { return };
+    let cluster = &slurm.cluster;
+    // Slurm counts in minutes, and warns when less than a minute and a half of the two are left.
+    cluster.write_targets(
+        "lab",
+        "  kind: slurm\n  time: 2\n  warning: 90s\n  gpus: none\n",
+    );
+    cluster.bench.trainer(&until_interrupted(2));
+    let ran = cluster.run(&["run", "toy.yaml", "--on", "lab", "--json"]);
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("time limit of 00:02:00 is reached (TIMEOUT)"),
+        "{ran:?}"
+    );
+}
+
+#[test]
 fn a_real_slurm_preempts_a_run_which_goes_on() {
     let Some(slurm) = Slurm::start() else { return };
     let cluster = &slurm.cluster;
