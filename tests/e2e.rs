@@ -246,6 +246,37 @@ fn a_directory_whose_run_trained_every_step_is_left_as_it_is() {
 }
 
 #[test]
+fn a_run_that_ended_is_resumed_and_left_to_itself() {
+    if trainer().is_none() {
+        return;
+    }
+    let runs = tempfile::tempdir().expect("a temporary directory");
+    let quick = ["trainer.val_before_train=false", "trainer.test_freq=-1"];
+    let one = [&quick[..], &["trainer.total_training_steps=1", "--json"]].concat();
+    let output = run(runs.path(), &one);
+    assert_eq!(output.status.code(), Some(0));
+    let again = |more: &[&str]| {
+        let arguments = [&["run", "--resume", "latest", "--detach"], more].concat();
+        lathe(runs.path(), &arguments)
+            .output()
+            .expect("lathe starts")
+    };
+    let nothing = again(&[]);
+    let message = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    assert_eq!(nothing.status.code(), Some(8), "{message}");
+    assert!(message.contains("nothing is left to train"), "{message}");
+    let output = again(&["trainer.total_training_steps=2"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(said.contains("watch it: lathe follow"), "{said}");
+    let followed = lathe(runs.path(), &["follow", "latest", "--json"])
+        .output()
+        .expect("lathe starts");
+    assert_eq!(followed.status.code(), Some(0), "{followed:?}");
+    assert_eq!(last_object(&followed)["summary"]["steps"], 2);
+}
+
+#[test]
 fn a_supervised_experiment_is_not_run_as_reinforcement_learning() {
     if trainer().is_none() {
         return;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::ForeignError;
+use crate::item::{Batch, Item};
 
 /// Read at once.
 const CHUNK_BYTES: u64 = 4 << 20;
@@ -136,6 +137,20 @@ impl LineFile {
         };
         let bytes = read_at(file, 0, length).map_err(ForeignError::io("read", &self.path))?;
         Ok(xxh3_64(&bytes) == hash)
+    }
+
+    /// What was made of some lines. `is_last`: nothing comes any more, so a line without its end is none.
+    pub fn batch(&self, mut items: Vec<Item>, lines: &Lines, is_last: bool) -> Batch {
+        if is_last && lines.has_torn {
+            items.push(Item::Note(format!(
+                "{}: left out: the line has no end yet",
+                self.name_of_line(self.place.line + 1)
+            )));
+        }
+        Batch {
+            items,
+            has_more: lines.has_more,
+        }
     }
 
     /// `metrics.jsonl:12`

@@ -4,23 +4,19 @@
 use std::time::Duration;
 
 use experiment::Experiment;
-use experiment::settings::Mode;
-use runlog::control::find_knob;
+use experiment::settings::{AUTO_STALENESS, Mode};
+use runlog::control::{ASYNC_ADVISOR, find_knob};
 use runlog::event::{EventKind, Level};
 use runlog::number::Number;
 
 use crate::control::{Advice, Advisor, Controlled, Decision, Measured, StepTimes};
 use crate::training::{STALENESS, Training};
 
-/// Deepest bound that advice is given about where the experiment sets none.
-const DEEPEST: u64 = 4;
-/// Who changed the knob.
-const WHO: &str = "async advisor";
-
 #[derive(Debug)]
 pub struct Advising {
     advisor: Advisor,
-    decides: bool,
+    /// Deepest bound that it may take.
+    most: u64,
 }
 
 /// A step that was trained and published.
@@ -40,21 +36,28 @@ pub struct Timed {
 impl Advising {
     /// For a run that begins with this bound of staleness.
     pub fn new(experiment: &Experiment, staleness: u64) -> Self {
-        let decides = experiment.trainer.mode == Mode::Auto;
-        let most = experiment.trainer.max_staleness.map_or(DEEPEST, u64::from);
+        let settings = &experiment.trainer;
+        let most = settings
+            .max_staleness
+            .filter(|_| matches!(settings.mode, Mode::Async | Mode::Auto))
+            .unwrap_or(AUTO_STALENESS);
+        let most = u64::from(most);
         Self {
-            advisor: if decides {
-                Advisor::new(staleness, most)
-            } else {
-                Advisor::watching(staleness, most.max(DEEPEST))
-            },
-            decides,
+            advisor: Advisor::watching(staleness, advised(most)),
+            most,
         }
     }
 
     /// `is_held`: something that goes before holds the bound, such as a guard's synchronous rounds.
     pub fn after(&mut self, timed: Timed, is_held: bool, training: &mut Training<'_>) {
-        if (is_held && self.decides) || !timed.is_plain {
+        let decides = training.is_auto();
+        let most = if decides {
+            self.most
+        } else {
+            advised(self.most)
+        };
+        self.advisor.may_decide(decides, most);
+        if (is_held && decides) || !timed.is_plain {
             return;
         }
         let train_s = timed.trained.as_secs_f64();
@@ -102,9 +105,14 @@ impl Advising {
     /// At the end of a run: what was measured, and what is to be tried.
     pub fn conclude(&self, training: &Training<'_>) {
         if let Some(advice) = self.advisor.advice() {
-            say(words(&advice, self.decides), training);
+            say(words(&advice, training.is_auto()), training);
         }
     }
+}
+
+/// Deepest bound that advice is about, where `most` may be taken.
+fn advised(most: u64) -> u64 {
+    most.max(AUTO_STALENESS.into())
 }
 
 /// The bound of staleness from the next batch on. When every batch is begun there is nothing to turn.
@@ -119,7 +127,7 @@ fn turn(to: u64, training: &mut Training<'_>) {
     if let Ok(change) = training.set(knob, to as f64) {
         training.recorder.record(EventKind::ControlApplied {
             request: 0,
-            who: WHO.to_owned(),
+            who: ASYNC_ADVISOR.to_owned(),
             command: "set".to_owned(),
             step,
             target: None,
@@ -155,7 +163,10 @@ fn words(advice: &Advice, decides: bool) -> String {
         bubble * 100.0
     );
     if decides {
-        return format!("{measured}; that is where the advisor settled");
+        return format!(
+            "{measured}; that is where the advisor settled: {} has it from the first step",
+            key(*depth)
+        );
     }
     let at_best = predicted_s
         .get(*best as usize)
@@ -165,12 +176,17 @@ fn words(advice: &Advice, decides: bool) -> String {
     if best == depth || gain < 0.03 {
         return format!("{measured}; no other staleness promises more");
     }
-    let key = match best {
-        0 => "trainer.mode: sync".to_owned(),
-        1 => "trainer.mode: one_step_off".to_owned(),
-        deeper => format!("trainer.mode: async, trainer.max_staleness: {deeper}"),
-    };
+    let key = key(*best);
     format!(
         "{measured}; {at_best:.3} s are predicted at staleness {best} ({key}), if generating and training do not slow each other; trainer.mode: auto measures it"
     )
+}
+
+/// How an experiment says a bound of staleness.
+fn key(staleness: u64) -> String {
+    match staleness {
+        0 => "trainer.mode: sync".to_owned(),
+        1 => "trainer.mode: one_step_off".to_owned(),
+        deeper => format!("trainer.mode: async, trainer.max_staleness: {deeper}"),
+    }
 }

@@ -257,10 +257,9 @@ impl Training<'_> {
                 message: error.to_string(),
             });
         }
-        let told = self.waits.enter(
+        let told = self.waits.enter_part(
             LEARNER,
             format!("arm {arm}, which judges the newest labels"),
-            None,
         );
         let agreement = labels.agreement(arm, weight).await;
         drop(told);
@@ -335,9 +334,14 @@ impl Training<'_> {
         written
     }
 
+    /// Whether the async advisor turns the bound of staleness.
+    pub fn is_auto(&self) -> bool {
+        self.mode == Mode::Auto
+    }
+
     fn waits_for_disk(&self) -> Wait {
         let what = format!("the checkpoint of step {}", self.trained);
-        self.waits.enter(LEARNER, what, None)
+        self.waits.enter_part(LEARNER, what)
     }
 
     fn save(&mut self, is_awaited: bool, told: Option<Told>) {

@@ -290,6 +290,28 @@ fn a_status_tells_what_sessions_and_parts_of_the_run_wait_for_while_they_wait() 
 }
 
 #[test]
+fn what_waits_longer_than_the_experiment_says_gives_an_alarm_with_what_is_behind_it() {
+    let (root, data) = fixture();
+    let trainer = "  mode: sync\n  wait_alarm_s: 1ms\n";
+    let mut live = Live::start(root.path(), "run", endless(&data, trainer));
+    let told = |live: &Live| {
+        live.kinds().into_iter().find_map(|kind| match kind {
+            EventKind::Alarm { name, message, .. } if name == "overdue wait" => Some(message),
+            _ => None,
+        })
+    };
+    wait_until("an alarm of a wait", || told(&live).is_some());
+    let message = told(&live).expect("waited for");
+    let who = [": learner for ", ": rollouts for "];
+    assert!(who.iter().any(|who| message.contains(who)), "{message}");
+    assert!(
+        message.contains(", never given up; "),
+        "behind it is what a session waits for, or that none does: {message}"
+    );
+    assert_eq!(live.stop(), Some(130));
+}
+
+#[test]
 fn the_time_of_a_pause_is_no_step_s_time() {
     let (root, data) = fixture();
     let mut live = Live::start(root.path(), "run", endless(&data, "  mode: sync\n"));

@@ -354,6 +354,38 @@ fn a_mode_changes_while_the_run_runs_and_wins_over_a_guard_s_synchronous_steps()
 }
 
 #[test]
+fn the_async_advisor_takes_the_bound_of_a_run_that_is_told_so() {
+    let (root, data) = fixture();
+    let yaml = endless(&data, "  mode: sync\n");
+    let yaml = yaml.replace("full_determinism: true", "full_determinism: false");
+    let mut live = Live::start(root.path(), "run", yaml);
+    let refused = Command::mode("auto", Some(2)).expect_err("it finds its own");
+    assert!(refused.contains("takes no bound of staleness"), "{refused}");
+    let told = live.apply(Command::mode("auto", None).expect("a mode"));
+    assert_eq!(
+        (told.before.as_deref(), told.after.as_deref()),
+        (Some("sync, staleness 0"), Some("auto, staleness 0"))
+    );
+    assert_eq!(status(&mut live).mode, "auto");
+    // It tries, or finds nothing to gain: what it says at the end tells which.
+    wait_until("twelve more steps", || {
+        status(&mut live).step >= told.step + 12
+    });
+    assert_eq!(live.stop(), Some(130));
+    let words = live.kinds().into_iter().find_map(|kind| match kind {
+        EventKind::LogLine {
+            target, message, ..
+        } if target == "advisor" => Some(message),
+        _ => None,
+    });
+    let words = words.expect("it measured");
+    assert!(
+        words.contains("which is now measured against it") || words.contains("the advisor settled"),
+        "{words}"
+    );
+}
+
+#[test]
 fn what_guards_know_outlives_a_killed_run() {
     let (root, data) = fixture();
     let mut live = Live::start(root.path(), "run", endless(&data, QUIET));

@@ -62,10 +62,19 @@ fn write(root: &Path, name: &str, rows: &[Value]) -> PathBuf {
 
 /// Runs the program on these rows.
 fn learn(root: &Path, data: &Path, more: &str) -> (runlog::run_dir::RunDir, Output) {
+    learn_as(root, data, "", more)
+}
+
+/// With more keys of `sft`.
+fn learn_with(root: &Path, data: &Path, sft: &str) -> (runlog::run_dir::RunDir, Output) {
+    learn_as(root, data, sft, "")
+}
+
+fn learn_as(root: &Path, data: &Path, sft: &str, more: &str) -> (runlog::run_dir::RunDir, Output) {
     let model = root.join("model");
     let yaml = format!(
         "actor_rollout_ref:\n  model:\n    tokenizer_path: {model}\nsft:\n  init_config: {model}/config.json\n  train_files: {data}\n  \
-         batch_size: 16\n  total_training_steps: 60\n  output_dir: {out}\n  optim: {{lr: 3e-3}}\ndata:\n  max_prompt_length: 64\n  \
+         batch_size: 16\n  total_training_steps: 60\n  output_dir: {out}\n  optim: {{lr: 3e-3}}\n{sft}data:\n  max_prompt_length: 64\n  \
          max_response_length: 64\ntrainer:\n  threads: 1\n  device: cpu\n{more}",
         model = model.display(),
         data = data.display(),
@@ -156,6 +165,71 @@ fn a_model_is_distilled_from_the_reward_of_the_experiment() {
     assert!(
         scores.rmse < 0.2 && scores.correlation > Some(0.9),
         "{scores:?}"
+    );
+}
+
+/// Sums with a right and a wrong answer, either of which may be polite; the right one is preferred.
+fn right_pairs() -> Vec<Value> {
+    (0..160)
+        .map(|at| {
+            let tone = |polite: bool| if polite { "please " } else { "no " };
+            let (chosen, rejected) = (tone(at % 2 == 0), tone(at % 3 == 0));
+            json!({"prompt": format!("{at}+{}=", at % 9), "ground_truth": (at + at % 9).to_string(),
+                "chosen": format!("{chosen}{}", at + at % 9), "rejected": format!("{rejected}{}", at + 1 + at % 7 + at % 9)})
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn what_no_sound_tells_a_rule_beside_the_model_does_and_its_arm_asks_it_too() {
+    let root = tempfile::tempdir().expect("a folder");
+    model(root.path());
+    let data = write(root.path(), "pairs.jsonl", &right_pairs());
+    let (run, output) = learn_with(root.path(), &data, "  scorers: [numeric]\n");
+    let told = report(&run, &output);
+    let weight = told.scorers["numeric"];
+    assert!(weight > 1.0, "{weight}");
+    assert_eq!(told.pairs.expect("pairs").accuracy, 1.0);
+    let out = root.path().join("out");
+    let models = Models {
+        device: Device::Cpu,
+    };
+    let options = Model {
+        path: out.display().to_string(),
+        ..Model::default()
+    };
+    let arm = models
+        .scorer(&options, Sees::default())
+        .expect("it loads with its rule");
+    let judge = RewardModel::load(&out, None, Kind::Float, Device::Cpu).expect("the model alone");
+    let reader = judge.reader();
+    for (answer, rule) in [("15", weight), ("16", 0.0)] {
+        let mut asked = transcript(answer);
+        asked.model_turns = vec![answer.to_owned()];
+        asked.messages = vec![asked.messages[0].clone(), Message::new("assistant", answer)];
+        asked.ground_truth = json!("15");
+        let given = arm.score(&asked).await.expect("a score").value;
+        let ids = reader.ids(&asked.messages[..1], answer).expect("ids");
+        let by_hand = judge.scores(&[ids])[0] + rule;
+        assert!(
+            (given - by_hand).abs() < 1e-5,
+            "{answer}: {given} {by_hand}"
+        );
+    }
+    // Without what the rule compares with there is an error and no score.
+    arm.score(&transcript("15")).await.expect_err("no truth");
+
+    // Learned anew without one, nothing of it is left.
+    learn(root.path(), &data, "");
+    assert!(!out.join("scorers.json").exists());
+    let mut rows = right_pairs();
+    rows[3]["ground_truth"] = Value::Null;
+    let data = write(root.path(), "pairs.jsonl", &rows);
+    let (_, output) = learn_with(root.path(), &data, "  scorers: [numeric]\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("row 3: sft.scorers: numeric cannot score it"),
+        "{said}"
     );
 }
 

@@ -36,7 +36,7 @@ mod search_em;
 mod shape;
 
 pub use arms::{Arms, Started};
-pub use build::{ModelScorers, NoModels};
+pub use build::{ModelScorers, NoModels, scorer as scorer_of};
 pub use choice::Choice;
 pub use code::Code;
 pub use exact::Exact;

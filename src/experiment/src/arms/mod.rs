@@ -80,6 +80,17 @@ impl Arm {
         }
     }
 
+    /// Whether it may stand beside a reward model: a rule, which says the same of the same answer and needs nobody else.
+    pub fn beside_a_model(&self) -> Result<(), String> {
+        let name = self.scorer.row().name;
+        match self.scorer {
+            ScorerName::Auto | ScorerName::Human | ScorerName::Model | ScorerName::Judge => {
+                Err(format!("{name} cannot stand beside a reward model"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The scorer with its options; the error says which of them is wrong.
     pub fn judge(&self) -> Result<Judge, String> {
         Judge::new(self.scorer, &self.options)

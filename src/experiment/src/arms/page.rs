@@ -230,7 +230,7 @@ lathe reward train experiments/reward-sums.yaml      # from preferences, or from
 ```
 
 It learns with the keys of the supervised phase (`sft.*`): `train_files`, `val_files` (without them a tenth of the prompts is held out,
-chosen by their words), `init_config`, `batch_size`, `total_training_steps`, `optim.*`, `output_dir`. The columns of the files decide what:
+chosen by their words), `init_config`, `scorers`, `batch_size`, `total_training_steps`, `optim.*`, `output_dir`. The columns of the files decide what:
 
 | columns | learned | loss |
 |---|---|---|
@@ -242,6 +242,12 @@ Prompts and answers are text or lists of messages. The result is a directory in 
 label, read at the last token), and `reward.json` of the run says how good it is on what was held out: accuracy with a standard error that
 is robust to pairs of one prompt, log-loss, calibration (how far σ(Δ) is from how often it is right, by confidence), and what
 the rule that the longer answer is better would reach. A reward model may be learned from further: `actor_rollout_ref.model.path`.
+
+**Rules beside the model.** What an answer's sound cannot tell, such as whether a sum is right, a rule can: `sft.scorers: [numeric]` names
+some, written as in `reward.arms`. Their weights are learned first, of pairs by the same loss on the differences of their scores, and
+the model learns what they leave: −ln σ(Δr + w·Δs − margin). They lie beside the model in `scorers.json`, and whoever loads it adds w·s. Rows
+need what the rules compare with (`ground_truth`). In the shipped experiment such a model tells 73.1 ± 1.6 % of 787 unseen pairs apart
+(learned from the other 1629), where the rater's own taste tells 73.6 %; without the rule it is 62 ± 3 % of 262.
 
 **On a sentence encoder.** `lathe model fetch minilm` brings all-MiniLM-L6-v2 (23 million parameters, 80 MB). With
 `actor_rollout_ref.model.path: models/minilm` and no `init_config` every answer is embedded once, behind its prompt and as one text (the

@@ -22,15 +22,16 @@ mod words;
 use serde::{Deserialize, Serialize};
 
 pub use action::{Action, Rung, Target};
-pub(crate) use read::read;
+pub(crate) use read::{online, read};
 
 /// Alarms that a guard may watch: those of the alarm table that the trainer's own numbers can raise.
-pub const ALARMS: [&str; 7] = [
+pub const ALARMS: [&str; 8] = [
     "non_finite",
     "kl_blow_up",
     "entropy_collapse",
     "length_runaway",
     "reward_hacking",
+    "quality_fall",
     "all_equal_groups",
     "clip_saturation",
 ];

@@ -87,7 +87,7 @@ pub fn read(node: &Node) -> Result<Vec<Guard>, String> {
 }
 
 /// The guards of the preset.
-fn online() -> Vec<Guard> {
+pub(crate) fn online() -> Vec<Guard> {
     let parsed = yaml::parse(ONLINE);
     let root = parsed.root.expect("a test reads the preset");
     read(&root).expect("a test reads the preset")

@@ -26,13 +26,18 @@ impl Rules<'_> {
         let probing = names("probe/");
         if self.experiment.trainer.guard_probe_files.is_empty() {
             if !probing.is_empty() {
-                self.warn(
-                    &[GUARDS],
-                    format!(
-                        "guard {} never acts: there is no probe; name dialogues in {PROBE}",
-                        probing.join(", ")
-                    ),
+                let message = format!(
+                    "guard {} never acts: there is no probe; name dialogues in {PROBE}",
+                    probing.join(", ")
                 );
+                // The preset brings one along: nobody asked for it by name.
+                let preset = crate::guards::online();
+                let asked = |guard: &&Guard| watches(guard, "probe/") && !preset.contains(guard);
+                if guards.iter().any(|guard| asked(&guard)) {
+                    self.warn(&[GUARDS], message);
+                } else {
+                    self.note(&[GUARDS], message);
+                }
             }
         } else if probing.is_empty() {
             self.note(

@@ -9,13 +9,10 @@ mod verl;
 
 use crate::complaint::Severity;
 use crate::given::Givens;
-use crate::settings::{EngineName, Experiment, LoggerName, Mode, ResumeMode};
+use crate::settings::{AUTO_STALENESS, EngineName, Experiment, LoggerName, Mode, ResumeMode};
 
 /// Most policy versions that a batch may lag: each is a batch of rollouts in memory.
 const MAX_STALENESS: u32 = 8;
-
-/// How far the async advisor may go where nothing is said.
-const AUTO_STALENESS: u32 = 4;
 /// Longest dialogue: four times what the longest models of today read.
 const MAX_TOKENS: u64 = 1 << 22;
 /// Most dialogues at once: a thousand times what a large run holds.
@@ -43,6 +40,7 @@ pub fn apply(experiment: &mut Experiment, givens: &mut Givens) {
     rules.guards();
     rules.resuming();
     rules.bandit();
+    rules.beside_a_model();
     rules.files();
     rules.devices();
     rules.verl();
@@ -243,6 +241,21 @@ impl Rules<'_> {
                 );
             }
             Some(_) => {}
+        }
+    }
+
+    /// What stands beside a reward model that is to be learned.
+    fn beside_a_model(&mut self) {
+        const SCORERS: &str = "sft.scorers";
+        let problems: Vec<String> = (self.experiment.sft.scorers.iter())
+            .filter_map(|arm| {
+                arm.beside_a_model()
+                    .and_then(|()| arm.judge().map(drop))
+                    .err()
+            })
+            .collect();
+        for problem in problems {
+            self.error(&[SCORERS], format!("{SCORERS}: {problem}"));
         }
     }
 

@@ -26,7 +26,7 @@ pub use rollout::{
     Agent, AgentLoop, AsyncTraining, EngineName, MultiTurn, Rollout, ToolFormat, TruncateSide,
     ValKwargs,
 };
-pub use trainer::{Device, LoggerName, Mode, ResumeMode, Sft, Trainer};
+pub use trainer::{AUTO_STALENESS, Device, LoggerName, Mode, ResumeMode, Sft, Trainer};
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

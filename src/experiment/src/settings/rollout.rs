@@ -60,7 +60,7 @@ impl Default for Rollout {
             full_determinism: false,
             calculate_log_probs: true,
             log_prob_micro_batch_size_per_gpu: None,
-            session_timeout_s: None,
+            session_timeout_s: Some(3600.0),
             session_retries: 1,
             multi_turn: MultiTurn::default(),
             agent: Agent::default(),

@@ -48,6 +48,8 @@ pub struct Trainer {
     pub guard_probe_rows: u32,
     /// Steps between two looks at the probe.
     pub guard_probe_freq: u32,
+    /// A part of the run that waits longer gives an alarm; None: none does.
+    pub wait_alarm_s: Option<f64>,
     /// Keep every sample of every step in `rollouts/`.
     pub record_rollouts: bool,
 }
@@ -82,10 +84,14 @@ impl Default for Trainer {
             guard_probe_files: Vec::new(),
             guard_probe_rows: 64,
             guard_probe_freq: 1,
+            wait_alarm_s: Some(3600.0),
             record_rollouts: true,
         }
     }
 }
+
+/// Deepest bound of staleness that the async advisor may take, or gives advice about, where nothing is said.
+pub const AUTO_STALENESS: u32 = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -136,6 +142,8 @@ pub struct Sft {
     pub val_files: Vec<String>,
     /// A `config.json` to start from random weights instead of `model.path`'s.
     pub init_config: Option<String>,
+    /// Rules whose scores are added to what `lathe reward train` learns, by weights that it learns first.
+    pub scorers: Vec<crate::arms::Arm>,
     pub batch_size: u32,
     pub total_training_steps: u64,
     pub optim: Optim,
@@ -149,6 +157,7 @@ impl Default for Sft {
             train_files: Vec::new(),
             val_files: Vec::new(),
             init_config: None,
+            scorers: Vec::new(),
             batch_size: 32,
             total_training_steps: 200,
             optim: Optim {

@@ -11,6 +11,11 @@ fn keys_that_do_not_fit_together_are_named() {
             &[]
         ),
         (
+            "what cannot stand beside a reward model",
+            "BASE\nsft: {scorers: [numeric, {scorer: model, options: {path: some}}]}\n",
+            &[]
+        ),
+        (
             "mini-batch that does not divide",
             "BASE\nactor:\n  ppo_mini_batch_size: 100\n",
             &[]

@@ -171,11 +171,11 @@ impl Reader for JsonLines {
                 self.file.path().display()
             )));
         }
-        for (number, line) in lines.numbered {
+        for &(number, ref line) in &lines.numbered {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            match number::lenient_json(&line) {
+            match number::lenient_json(line) {
                 Ok(Value::Object(object)) => self.row(number, object, &mut items),
                 Ok(_) => items.push(Item::Note(format!(
                     "{}: left out: no object",
@@ -187,16 +187,7 @@ impl Reader for JsonLines {
                 ))),
             }
         }
-        if is_last && lines.has_torn {
-            items.push(Item::Note(format!(
-                "{}: left out: the line has no end yet",
-                self.file.name_of_line(self.file.place.line + 1)
-            )));
-        }
-        Ok(Batch {
-            items,
-            has_more: lines.has_more,
-        })
+        Ok(self.file.batch(items, &lines, is_last))
     }
 
     fn place(&self) -> Value {

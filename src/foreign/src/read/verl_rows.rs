@@ -103,16 +103,7 @@ impl Reader for VerlRows {
                 ))),
             }
         }
-        if is_last && lines.has_torn {
-            items.push(Item::Note(format!(
-                "{}: left out: the line has no end yet",
-                self.file.name_of_line(self.file.place.line + 1)
-            )));
-        }
-        Ok(Batch {
-            items,
-            has_more: lines.has_more,
-        })
+        Ok(self.file.batch(items, &lines, is_last))
     }
 
     fn place(&self) -> Value {

@@ -6,6 +6,7 @@ use experiment::Experiment;
 use experiment::arms::Judge;
 use experiment::settings::ResumeMode;
 use runlog::checkpoints;
+use serde_json::Value;
 
 use super::Finding;
 use crate::launch::Job;
@@ -254,7 +255,7 @@ pub fn missing_inputs(experiment: &Experiment, experiment_file: &Path, job: Job)
         .filter_map(|(key, place)| missing_data(key, place));
     findings.extend(missing.map(|message| Finding::error("data", message)));
     if job == Job::Run {
-        let missing = missing_reward_models(experiment, experiment_file).into_iter();
+        let missing = wrong_reward_models(experiment, experiment_file).into_iter();
         findings.extend(missing.map(|message| Finding::error("scorer", message)));
     }
     if job == Job::Run
@@ -287,28 +288,84 @@ pub fn labels_of_arms(experiment: &Experiment, experiment_file: &Path) -> Vec<(S
     .collect()
 }
 
-/// What to say of each reward model of `reward.arms` that is not here.
-pub fn missing_reward_models(experiment: &Experiment, experiment_file: &Path) -> Vec<String> {
+/// What to say of each reward model of `reward.arms` that is not here, or is none.
+pub fn wrong_reward_models(experiment: &Experiment, experiment_file: &Path) -> Vec<String> {
     let arms = experiment.reward.arms.iter();
     arms.filter_map(|arm| {
         let Ok(Judge::Model(model)) = arm.judge() else {
             return None;
         };
         let place = Place::of(&model.path, experiment_file);
-        let is_there = place.path.join("config.json").exists();
-        (!is_there).then(|| {
-            format!(
-                "reward.arms: {}: its path is {}, which holds no config.json; make a reward model with `lathe reward train`, or correct the path",
-                arm.name, model.path
-            )
-        })
+        let problem = no_reward_model(&place.path)?;
+        Some(format!(
+            "reward.arms: {}: its path is {}, which {problem}; make a reward model with `lathe reward train`, or correct the path",
+            arm.name, model.path
+        ))
     })
     .collect()
+}
+
+/// Why a folder holds no reward model, as far as its small files tell; None: they tell nothing of the kind.
+fn no_reward_model(folder: &Path) -> Option<String> {
+    let read = |name: &str| -> Option<Value> {
+        let text = std::fs::read(folder.join(name)).ok()?;
+        serde_json::from_slice(&text).ok()
+    };
+    if !folder.join("config.json").exists() {
+        return Some("holds no config.json".to_owned());
+    }
+    if let Some(modules) = read("modules.json") {
+        let is_dense = |module: &Value| {
+            let class = module["type"].as_str();
+            class.is_some_and(|class| class.ends_with(".Dense"))
+        };
+        let has_head = modules.as_array()?.iter().any(is_dense);
+        return (!has_head).then(|| "holds a sentence encoder without a score head".to_owned());
+    }
+    let config = read("config.json")?;
+    let class = config["architectures"][0].as_str()?;
+    let has_head = ["ForSequenceClassification", "ForTokenClassification"]
+        .iter()
+        .any(|end| class.ends_with(end));
+    (!has_head).then(|| format!("holds a {class}, which has no score head"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_reward_model_is_told_from_its_small_files() {
+        let root = tempfile::tempdir().unwrap();
+        let told = |config: &str, modules: Option<&str>| {
+            std::fs::write(root.path().join("config.json"), config).unwrap();
+            let path = root.path().join("modules.json");
+            match modules {
+                Some(modules) => std::fs::write(path, modules).unwrap(),
+                None => drop(std::fs::remove_file(path)),
+            }
+            no_reward_model(root.path())
+        };
+        assert_eq!(
+            no_reward_model(root.path()).as_deref(),
+            Some("holds no config.json")
+        );
+        assert_eq!(
+            told(r#"{"architectures": ["Qwen2ForCausalLM"]}"#, None).as_deref(),
+            Some("holds a Qwen2ForCausalLM, which has no score head")
+        );
+        let scoring = r#"{"architectures": ["LlamaForSequenceClassification"]}"#;
+        assert_eq!(told(scoring, None), None);
+        // What its files do not tell, the trainer does.
+        assert_eq!(told("{}", None), None);
+        let pooled = r#"[{"type": "sentence_transformers.models.Pooling"}]"#;
+        assert_eq!(
+            told("{}", Some(pooled)).as_deref(),
+            Some("holds a sentence encoder without a score head")
+        );
+        let scoring = r#"[{"type": "sentence_transformers.models.Dense"}]"#;
+        assert_eq!(told("{}", Some(scoring)), None);
+    }
 
     #[test]
     fn a_hub_id_is_told_how_to_be_fetched() {

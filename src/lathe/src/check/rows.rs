@@ -19,8 +19,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::places::{
-    Place, data_files, label_files, labels_of_arms, missing_data, missing_reward_models,
-    probe_files,
+    Place, data_files, label_files, labels_of_arms, missing_data, probe_files, wrong_reward_models,
 };
 use super::{DryRun, Finding, Options};
 
@@ -94,7 +93,7 @@ pub fn try_files(
             Err(message) => run.findings.push(Finding::error("data", message)),
         }
     }
-    for message in missing_reward_models(experiment, experiment_file) {
+    for message in wrong_reward_models(experiment, experiment_file) {
         run.findings.push(Finding {
             severity: absent,
             area: "scorer",

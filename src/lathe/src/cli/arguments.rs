@@ -105,7 +105,7 @@ pub enum Command {
         #[command(flatten)]
         arguments: RunArguments,
         /// Go on in the directory of this run, from its newest whole checkpoint; its own experiment, with these overrides
-        #[arg(long, value_name = "RUN", conflicts_with_all = ["name", "detach", "from"])]
+        #[arg(long, value_name = "RUN", conflicts_with_all = ["name", "from"])]
         resume: Option<OsString>,
         /// Start a new run at a checkpoint of another: its weights, optimizer, step and place in the data, with this experiment's
         /// settings. A path, RUN:STEP, or a run, whose newest is taken
@@ -518,7 +518,7 @@ Examples:
   lathe ctl latest set actor.optim.lr=1e-5 rollout.temperature=0.8 --wait
   lathe ctl latest checkpoint --wait
   lathe ctl latest knobs
-  lathe ctl latest mode async 2        # sync, one_step_off, or async with a bound of staleness
+  lathe ctl latest mode async 2        # with its bound of staleness; or sync, one_step_off, auto
   lathe ctl latest guards
   lathe ctl latest mute kl 20          # steps; none: until unmute; `all` for every guard
   lathe ctl latest arm                 # the bandit's arms: what it believes of them
@@ -529,7 +529,7 @@ pub struct CtlArguments {
     pub run: OsString,
     pub command: CtlCommand,
     /// Of set: KEY=VALUE, one or more; of mode: its name; of trip, clear, mute, unmute: the guard; of arm: force, release, freeze or unfreeze, and the arm; of a roll back: the checkpoint
-    #[arg(value_name = "WHAT")]
+    #[arg(value_name = "WHAT", allow_negative_numbers = true)]
     pub values: Vec<String>,
     #[command(flatten)]
     pub place: RunsPlace,

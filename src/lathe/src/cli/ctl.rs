@@ -114,7 +114,7 @@ fn mode(values: &[String]) -> Result<Command, Failure> {
         }
         [] => {
             return Err(Failure::usage(
-                "mode needs its name: sync, one_step_off, or async with a bound of staleness",
+                "mode needs its name: sync, one_step_off, async with a bound of staleness, or auto",
             ));
         }
         [_, _, more, ..] => return Err(too_much(more, "mode takes a name and a bound")),
@@ -439,7 +439,7 @@ mod tests {
             assignment("trainer.mode=one_step_off").unwrap().to_string(),
             "mode one_step_off"
         );
-        assert!(reason("mode=fast").contains("there are sync, one_step_off and async"));
+        assert!(reason("mode=fast").contains("there are sync, one_step_off, async and auto"));
         assert!(reason("temprature=1").contains("did you mean rollout.temperature?"));
         assert!(reason("temperature=inf").contains("expected 0 < x <= 100"));
     }

@@ -10,7 +10,7 @@ use runlog::state::{Liveness, glance};
 use super::arguments::RunArguments;
 use super::{Failure, Output, experiment_file, report, run, runs};
 use crate::headless::{End, Follow};
-use crate::launch::{self, Job};
+use crate::launch::{self, Ending, Job};
 use crate::terminal::Terminal;
 
 /// Starts the trainer on the run's directory again and follows it to its end.
@@ -57,33 +57,51 @@ pub fn run(
         // What the run uses from here on; the trainer reads nothing else.
         write_renamed(&run_dir.experiment_path(), loaded.resolved.as_bytes())?;
     }
-    let follow = Follow::after(&run_dir)
-        .map_err(|error| Failure::unexpected(format!("cannot follow the run: {error}")))?;
-    let mut trainer = launch::Trainer::start(
-        &program,
-        Job::Run.verb(),
-        run_dir.path(),
-        &run_dir.log_path(),
-        &given,
-    )
-    .map_err(|error| Failure::unexpected(format!("cannot start {}: {error}", program.display())))?;
+    let unread = |error| Failure::unexpected(format!("cannot follow the run: {error}"));
+    // Before the trainer starts, so that what it writes is new.
+    let start = || {
+        let (verb, log) = (Job::Run.verb(), run_dir.log_path());
+        let trainer = launch::Trainer::start(&program, verb, run_dir.path(), &log, &given);
+        trainer.map_err(|error| {
+            Failure::unexpected(format!("cannot start {}: {error}", program.display()))
+        })
+    };
+    if arguments.detach {
+        let log = runlog::open::open(&run_dir).map_err(unread)?.tail;
+        return run::detach(
+            &run_dir,
+            log,
+            start()?,
+            arguments.form.json,
+            (out, terminal),
+        );
+    }
+    let follow = Follow::after(&run_dir).map_err(unread)?;
+    let mut trainer = start()?;
     let rollouts = Some(experiment_file::rollouts_per_step(&loaded.experiment));
     let followed = run::watch(&run_dir, arguments.form, rollouts, out, terminal, |view| {
         follow.trainer(&mut trainer, view)
     })?;
     if let End::Died(ending) = &followed.end
-        && ending.code == Some(exit_code::NOTHING_LEFT)
+        && let Some(failure) = nothing_left(ending)
     {
-        // The run is as it was: its last line says what is trained, and what to give for more.
-        let said = ending
-            .log_lines
-            .last()
-            .map_or("nothing is left to train", |line| {
-                line.trim_start_matches("lathe-trainer: ")
-            });
-        return Err(Failure::told(exit_code::NOTHING_LEFT, said));
+        return Err(failure);
     }
     report::print(&run_dir, &followed, arguments.form.json, out, terminal)
+}
+
+/// The run is as it was: its last line says what is trained, and what to give for more.
+pub(super) fn nothing_left(ending: &Ending) -> Option<Failure> {
+    if ending.code != Some(exit_code::NOTHING_LEFT) {
+        return None;
+    }
+    let said = ending
+        .log_lines
+        .last()
+        .map_or("nothing is left to train", |line| {
+            line.trim_start_matches("lathe-trainer: ")
+        });
+    Some(Failure::told(exit_code::NOTHING_LEFT, said))
 }
 
 /// The keys that overrides give, in full.

@@ -7,12 +7,13 @@ use runlog::event::{EventKind, RunStatus};
 use runlog::exit_code;
 use runlog::recorder::{Options, Recorder};
 use runlog::run_dir::{self, RunDir};
+use runlog::tail::Tail;
 use serde_json::json;
 
 use super::arguments::{Form, RunArguments, RunsPlace};
 use super::check::finding_line;
 use super::experiment_file;
-use super::{Failure, Output, checkpoints, elsewhere, report, reward, runs};
+use super::{Failure, Output, checkpoints, elsewhere, report, resume, reward, runs};
 use crate::headless::{End, Follow, Followed, JsonView, PlainView, ProgressView, View};
 use crate::launch::{self, Job, Order, StartError, Trainer};
 use crate::terminal::Terminal;
@@ -150,7 +151,8 @@ pub(super) fn carry_out(
         .map_err(|error| Failure::unexpected(format!("cannot take over signals: {error}")))?;
     let mut trainer = prepared.start(&run_dir).map_err(refused)?;
     if is_detached {
-        return detach(&run_dir, trainer, form.json, (out, terminal));
+        let log = Tail::new(run_dir.events_path());
+        return detach(&run_dir, log, trainer, form.json, (out, terminal));
     }
     let rollouts =
         (job == Job::Run).then(|| experiment_file::rollouts_per_step(&prepared.loaded.experiment));
@@ -221,6 +223,9 @@ pub(super) fn refused(error: StartError, run_dir: Option<&RunDir>, terminal: Ter
         StartError::NoVerl { reason } => Failure::input(reason),
         StartError::RunDir(error) => error.into(),
         StartError::Ended { ending } => {
+            if let Some(failure) = resume::nothing_left(&ending) {
+                return failure;
+            }
             let excerpt = run_dir
                 .map(|run_dir| report::log_excerpt(run_dir, &ending))
                 .unwrap_or_default();
@@ -262,14 +267,15 @@ pub(super) fn watch(
     result
 }
 
-/// Waits until the run shows that it lives, or that it does not.
-fn detach(
+/// Waits until the run shows in what is new in its log that it lives, or that it does not.
+pub(super) fn detach(
     run_dir: &RunDir,
+    log: Tail,
     mut trainer: Trainer,
     json: bool,
     (out, terminal): (&mut Output, Terminal),
 ) -> Result<i32, Failure> {
-    let is_started = launch::first_sign(run_dir, &mut trainer)
+    let is_started = launch::first_sign(log, &mut trainer)
         .map_err(|error| refused(error, Some(run_dir), terminal))?;
     if json {
         out.json(&json!({

@@ -1,12 +1,14 @@
 //! The end of a run in a screenful: what improved, where time went, whether every sync was proved, where it lies.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use runlog::alarms::{Alarms, Limits};
+use runlog::alarms::{Alarms, Finding, Limits};
+use runlog::control::ASYNC_ADVISOR;
 use runlog::event::Lane;
+use runlog::number::Number;
 use runlog::run_dir::RunDir;
-use runlog::state::{AlarmGroup, Percentiles, RunState, Series};
+use runlog::state::{AlarmGroup, ControlRecord, Outcome, Percentiles, RunState, Series};
 
 use super::judges::{self, Judges};
 use super::rows::{ENTROPY, KL, LENGTH, REWARD, SFT_LOSS};
@@ -20,6 +22,7 @@ const BAR_COLUMNS: usize = 20;
 /// Kinds of alarms, and trips of guards, shown one by one; the counts tell of the rest.
 const ALARMS_SHOWN: usize = 5;
 const TRIPS_SHOWN: usize = 6;
+const CHANGES_SHOWN: usize = 6;
 
 /// How the run stands, in one word and at most one sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -287,19 +290,8 @@ fn alarms(lines: &mut Vec<String>, state: &RunState, bad_lines: u64, terminal: T
         lines.push(format!("    {}", group.words()));
     }
     guards(lines, state, terminal);
-    let mut seen = Alarms::new(Limits::default());
-    seen.follow(state);
-    let found: BTreeSet<&str> = (seen.active().iter().chain(seen.past()))
-        .map(|finding| finding.name)
-        .collect();
-    if !found.is_empty() {
-        let names: Vec<String> = found
-            .into_iter()
-            .map(|name| name.replace('_', " "))
-            .collect();
-        let text = terminal.paint(Role::Caution, &names.join(", "));
-        lines.push(labelled("seen in curves", &text));
-    }
+    by_hand(lines, state, terminal);
+    seen_in_curves(lines, state, terminal);
     if state.missing_events > 0 || bad_lines > 0 {
         let text = format!(
             "{} missing, {} unreadable",
@@ -308,6 +300,86 @@ fn alarms(lines: &mut Vec<String>, state: &RunState, bad_lines: u64, terminal: T
         );
         lines.push(labelled("log", &terminal.paint(Role::Bad, &text)));
     }
+}
+
+/// What detectors find in the run's numbers, the latest of each kind.
+fn seen_in_curves(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
+    let mut alarms = Alarms::new(Limits::default());
+    alarms.follow(state);
+    // The past is in the order of its ends.
+    let found: BTreeMap<&str, &Finding> = (alarms.past().iter().chain(alarms.active()))
+        .map(|finding| (finding.name, finding))
+        .collect();
+    if found.is_empty() {
+        return;
+    }
+    let count = format::plural(found.len() as u64, "kind");
+    lines.push(labelled(
+        "seen in curves",
+        &terminal.paint(Role::Caution, &count),
+    ));
+    for (name, finding) in found {
+        let until = if finding.until_ms.is_some() {
+            ", over by now"
+        } else {
+            ""
+        };
+        lines.push(format!(
+            "    {} from step {}{until}: {}",
+            name.replace('_', " "),
+            finding.since_step,
+            finding.message
+        ));
+    }
+}
+
+/// What people changed while the run ran; pauses and the like change nothing.
+fn by_hand(lines: &mut Vec<String>, state: &RunState, terminal: Terminal) {
+    let changes: Vec<&ControlRecord> = (state.controls.iter())
+        .filter(|control| control.changes_training() && control.who != ASYNC_ADVISOR)
+        .collect();
+    if changes.is_empty() {
+        return;
+    }
+    let count = format::plural(changes.len() as u64, "change");
+    lines.push(labelled("by hand", &terminal.paint(Role::Muted, &count)));
+    let left_out = changes.len().saturating_sub(CHANGES_SHOWN);
+    if left_out > 0 {
+        lines.push(format!("    {left_out} more before"));
+    }
+    for control in &changes[left_out..] {
+        lines.push(format!("    {}", change(control)));
+    }
+}
+
+/// `roll_back best from step 41: weights of step 40 -> weights of step 20, by ana@laptop`
+fn change(control: &ControlRecord) -> String {
+    let Outcome::Applied {
+        from,
+        to,
+        from_step,
+        before,
+        after,
+        ..
+    } = &control.outcome
+    else {
+        return String::new();
+    };
+    let about = control.knob.as_ref().or(control.target.as_ref());
+    let about = about.map_or_else(String::new, |about| format!(" {about}"));
+    let number = |number: &Option<Number>| number.map(|number| format::number(number.0));
+    let stood = before.clone().or_else(|| number(from));
+    let stands = after.clone().or_else(|| number(to));
+    let became = stood
+        .zip(stands)
+        .map_or_else(String::new, |(stood, stands)| {
+            format!(": {stood} -> {stands}")
+        });
+    let step = from_step.unwrap_or(control.step);
+    format!(
+        "{}{about} from step {step}{became}, by {}",
+        control.command, control.who
+    )
 }
 
 /// What guards did, trip by trip.

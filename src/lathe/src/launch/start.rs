@@ -217,15 +217,16 @@ pub fn start(order: Order) -> Result<RunDir, StartError> {
     let prepared = prepare(order)?;
     let run_dir = prepared.create()?;
     let mut trainer = prepared.start(&run_dir)?;
-    first_sign(&run_dir, &mut trainer)?;
+    let log = Tail::new(run_dir.events_path());
+    first_sign(log, &mut trainer)?;
     trainer.leave();
     Ok(run_dir)
 }
 
-/// Waits until the run shows that it lives; false: it is still loading after [`FIRST_SIGN_PATIENCE`].
-pub fn first_sign(run_dir: &RunDir, trainer: &mut Trainer) -> Result<bool, StartError> {
+/// Waits until the run shows in what is new in its log that it lives; false: it is still loading after
+/// [`FIRST_SIGN_PATIENCE`].
+pub fn first_sign(mut tail: Tail, trainer: &mut Trainer) -> Result<bool, StartError> {
     let patience = Instant::now() + FIRST_SIGN_PATIENCE;
-    let mut tail = Tail::new(run_dir.events_path());
     let mut state = RunState::default();
     loop {
         let ending = trainer.ending().map_err(StartError::Watch)?;

@@ -85,7 +85,7 @@ fn what_is_wrong_with_a_command_is_said_before_a_run_is_looked_for() {
         ("ctl latest mode", "mode needs its name"),
         (
             "ctl latest mode fast",
-            "there are sync, one_step_off and async",
+            "there are sync, one_step_off, async and auto",
         ),
         ("ctl latest mode async 9", "expected 0 to 8"),
         ("ctl latest mode sync 1", "mode sync takes no bound"),

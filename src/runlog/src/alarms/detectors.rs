@@ -9,7 +9,9 @@ use super::thresholds::{
     ALL_EQUAL, CLIP, ENTROPY, KL, KL_FLOOR_NATS, KL_SURE_NATS, LENGTH, LENGTH_GRACE_STEPS,
     MOST_HISTORY, NON_FINITE, SYNC, SYNC_FLOOR_MS,
 };
-use super::{Detector, Limits, Raised, Severity, Threshold, hacking, recording, short, stall};
+use super::{
+    Detector, Limits, Raised, Severity, Threshold, hacking, quality, recording, short, stall,
+};
 use crate::series::Series;
 use crate::state::RunState;
 
@@ -21,6 +23,7 @@ pub(super) fn all(limits: Limits) -> Vec<Box<dyn Detector>> {
     all.push(Box::new(EntropyCollapse::default()));
     all.push(Box::new(LengthRunaway::default()));
     all.push(Box::new(hacking::RewardHacking::default()));
+    all.push(Box::new(quality::QualityFall::default()));
     all.push(Box::new(AllEqualGroups::default()));
     all.push(Box::new(ClipSaturation::default()));
     all.push(Box::new(SyncDrift::default()));

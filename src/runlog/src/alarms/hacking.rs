@@ -11,7 +11,7 @@ use super::detectors::{Seen as Looked, at, fresh};
 use super::latch::{Latch, Look};
 use super::reward::mean;
 use super::thresholds::HACKING;
-use super::{Detector, Raised, Severity, Threshold, short};
+use super::{Detector, Raised, Severity, Threshold, quality, short};
 use crate::series::{Series, XAxis};
 use crate::state::RunState;
 
@@ -39,9 +39,7 @@ fn weighed(metric: &str) -> Option<&str> {
 
 /// Whether it judges without being trained for: verifiable prompts, unseen ones.
 fn is_apart(metric: &str) -> bool {
-    let is_core = metric.starts_with("val-core/")
-        && (metric.contains("/reward/mean@") || metric.contains("/acc/mean@"));
-    metric == "bandit/probe/accuracy" || is_core
+    metric == "bandit/probe/accuracy" || quality::reads(metric)
 }
 
 /// Whether this detector is made of this metric.
@@ -486,7 +484,7 @@ mod tests {
         ];
         let mut state = RunState::default();
         let mut alarms = Alarms::new(Limits::default());
-        let mut first = None;
+        let mut firsts = BTreeMap::new();
         step(
             &mut state,
             0,
@@ -499,12 +497,19 @@ mod tests {
             }
             step(&mut state, now, &values);
             alarms.follow(&state);
-            if !alarms.active().is_empty() {
-                first.get_or_insert(now);
+            for finding in alarms.active() {
+                firsts.entry(finding.name).or_insert(now);
             }
         }
-        assert!(first.is_some(), "it is seen");
-        let message = &alarms.active()[0].message;
+        assert!(
+            firsts["quality_fall"] <= 50 && firsts.contains_key("reward_hacking"),
+            "{firsts:?}: that it falls is seen before it is sure that the reward rises"
+        );
+        let hack = alarms
+            .active()
+            .iter()
+            .find(|found| found.name == "reward_hacking");
+        let message = &hack.expect("it is seen").message;
         assert!(
             message.contains("the reward, which is trained for, rose from 0.4"),
             "{message}"

@@ -11,6 +11,7 @@ mod changes;
 mod detectors;
 mod hacking;
 mod latch;
+mod quality;
 mod recording;
 mod reward;
 mod stall;
@@ -24,7 +25,7 @@ pub use changes::Change;
 pub use thresholds::{THRESHOLDS, Threshold};
 
 use crate::state::RunState;
-use thresholds::{HACKING, NON_FINITE};
+use thresholds::{HACKING, NON_FINITE, QUALITY};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,6 +124,7 @@ impl Alarms {
             threshold.name == NON_FINITE.name
                 || threshold.metrics.contains(&metric)
                 || (threshold.name == HACKING.name && hacking::reads(metric))
+                || (threshold.name == QUALITY.name && quality::reads(metric))
         };
         reward::reads(metric)
             || THRESHOLDS

@@ -51,7 +51,7 @@ impl<'a> Reward<'a> {
     }
 
     /// Lowest and highest reward of any dialogue up to a step.
-    fn range(self, step: u64) -> Option<(f64, f64)> {
+    pub(super) fn range(self, step: u64) -> Option<(f64, f64)> {
         let bounds = |series: Series<'_>| {
             let end = series.index_at(step as f64, XAxis::Step)? + 1;
             series.bounds(0..end)

@@ -230,6 +230,38 @@ fn length_that_runs_away_while_the_reward_rises_is_an_alarm_and_settled_length_i
 }
 
 #[test]
+fn quality_that_falls_far_below_its_best_is_an_alarm_and_one_odd_evaluation_is_none() {
+    const QUALITY: &str = "val-core/math/reward/mean@1";
+    let mut run = Run::new();
+    let evaluate = |run: &mut Run, values: &[f64]| {
+        for value in values {
+            run.step(&[]);
+            run.event(EventKind::EvalEnded {
+                step: run.step,
+                policy_version: run.step,
+                samples: 64,
+                values: [(QUALITY.to_owned(), Number(*value))].into(),
+            });
+        }
+    };
+    // Noise, then one evaluation that went wrong, and one that went too well.
+    evaluate(
+        &mut run,
+        &[0.45, 0.5, 0.41, 0.52, 0.6, 0.05, 0.58, 0.95, 0.55],
+    );
+    assert_eq!(run.active(), []);
+    evaluate(&mut run, &[0.3, 0.1, 0.05, 0.02]);
+    assert_eq!(run.active(), [("quality_fall", QUALITY, 11)]);
+    assert_eq!(
+        run.message(),
+        "val-core/math/reward/mean@1 fell from 0.580 (step 7) to 0.0500, medians of 3 evaluations"
+    );
+    // Back at a good checkpoint.
+    evaluate(&mut run, &[0.55, 0.6, 0.57]);
+    assert_eq!(run.active(), []);
+}
+
+#[test]
 fn equal_groups_are_an_alarm_unless_the_task_is_solved() {
     let mut run = Run::new();
     run.steps(20, &[("critic/score/mean", 0.1)]);

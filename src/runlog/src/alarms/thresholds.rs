@@ -80,6 +80,18 @@ pub const HACKING: Threshold = Threshold {
              would do",
 };
 
+pub const QUALITY: Threshold = Threshold {
+    name: "quality_fall",
+    metrics: &[],
+    measure: "median of the latest 3 evaluations (val-core reward or accuracy) below the best such median / range of the rewards",
+    raise: 0.2,
+    clear: 0.1,
+    raise_after: 2,
+    clear_after: 2,
+    reason: "with 16 prompts an evaluation errs by 0.12 and a median of three by 0.08: twice a fifth of the range is no chance, \
+             and a policy that lost so much on unseen prompts is worth less than its best checkpoint",
+};
+
 pub const ALL_EQUAL: Threshold = Threshold {
     name: "all_equal_groups",
     metrics: &["reward/all_equal_group_frac"],
@@ -157,8 +169,8 @@ pub const CARRIED: Threshold = Threshold {
 };
 
 /// All of them, for help and README.
-pub static THRESHOLDS: [Threshold; 10] = [
-    NON_FINITE, KL, ENTROPY, LENGTH, HACKING, ALL_EQUAL, CLIP, SYNC, STALL, CARRIED,
+pub static THRESHOLDS: [Threshold; 11] = [
+    NON_FINITE, KL, ENTROPY, LENGTH, HACKING, QUALITY, ALL_EQUAL, CLIP, SYNC, STALL, CARRIED,
 ];
 
 /// Points of each series that are looked at when a run is opened; older alarms are history.

@@ -28,7 +28,8 @@ pub use arms::{ArmOrder, ArmState, words as arm_words};
 pub use client::{Client, ClientError, is_running};
 pub use knobs::{Knob, KnobError, TABLE as KNOBS, find as find_knob};
 pub use orders::{
-    ALL_GUARDS, CheckpointName, CheckpointState, GuardOrder, GuardState, RunMode, rung,
+    ALL_GUARDS, ASYNC_ADVISOR, CheckpointName, CheckpointState, GuardOrder, GuardState, RunMode,
+    rung,
 };
 pub use protocol::{
     Answer, Applied, Command, KnobState, MAX_LINE_BYTES, MAX_STALENESS, Malformed, Request, Status,

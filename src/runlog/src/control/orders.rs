@@ -11,6 +11,9 @@ use crate::number::Number;
 /// Stands for every guard where one is cleared, muted or unmuted; a guard of that name comes first.
 pub const ALL_GUARDS: &str = "all";
 
+/// Who changes the bound of staleness where `trainer.mode` is auto.
+pub const ASYNC_ADVISOR: &str = "async advisor";
+
 /// Longest name of a guard or an arm that a request may have.
 const MAX_NAME_CHARS: usize = 80;
 
@@ -24,10 +27,12 @@ pub enum RunMode {
     OneStepOff,
     /// A batch may lag several versions, and takes new weights as they come.
     Async,
+    /// The async advisor measures which bound of staleness is fastest, and takes it.
+    Auto,
 }
 
 impl RunMode {
-    pub const ALL: [Self; 3] = [Self::Sync, Self::OneStepOff, Self::Async];
+    pub const ALL: [Self; 4] = [Self::Sync, Self::OneStepOff, Self::Async, Self::Auto];
 
     /// As the experiment says it: `one_step_off`.
     pub fn name(self) -> &'static str {
@@ -35,15 +40,17 @@ impl RunMode {
             Self::Sync => "sync",
             Self::OneStepOff => "one_step_off",
             Self::Async => "async",
+            Self::Auto => "auto",
         }
     }
 
-    /// Policy versions that its rollouts may lag at most; `most` for async.
-    pub fn most_staleness(self, most: u64) -> u64 {
+    /// Policy versions that its rollouts may lag at most; `most` for async. None: it takes no bound, it finds one.
+    pub fn most_staleness(self, most: u64) -> Option<u64> {
         match self {
-            Self::Sync => 0,
-            Self::OneStepOff => 1,
-            Self::Async => most,
+            Self::Sync => Some(0),
+            Self::OneStepOff => Some(1),
+            Self::Async => Some(most),
+            Self::Auto => None,
         }
     }
 }
@@ -57,7 +64,7 @@ impl FromStr for RunMode {
             .find(|mode| mode.name() == text)
             .ok_or_else(|| {
                 format!(
-                    "no mode is called `{}`; there are sync, one_step_off and async",
+                    "no mode is called `{}`; there are sync, one_step_off, async and auto",
                     shortened(text)
                 )
             })

@@ -47,6 +47,15 @@ pub enum Outcome {
 }
 
 impl ControlRecord {
+    /// Whether it was applied and what is trained is not the same as without it.
+    pub fn changes_training(&self) -> bool {
+        let is_about_time = matches!(
+            self.command.as_str(),
+            "pause" | "resume" | "step" | "checkpoint" | "stop"
+        );
+        self.mark().is_some() && !is_about_time
+    }
+
     /// Where a curve shows it: the first step that it touches. None: nothing changed.
     pub fn mark(&self) -> Option<u64> {
         match self.outcome {

@@ -36,6 +36,7 @@ const ONE_IN: u64 = 64;
 const SLOW: Duration = Duration::from_millis(1500);
 /// What a step of the learner takes, without computing anything: the engine has its processor for itself either way.
 const TRAINS: Duration = Duration::from_millis(250);
+/// At least; and until as many batches are in flight as may be.
 const WARM_UP: u64 = 4;
 const MEASURED: u64 = 24;
 
@@ -145,7 +146,8 @@ pub fn measure() -> anyhow::Result<Overlap> {
 pub fn draw(plan: Plan) -> anyhow::Result<Drawing> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let at = |path: &str| -> PathBuf { home.join(path) };
-    let steps = WARM_UP + plan.measured;
+    let warm_up = WARM_UP.max(plan.staleness + 2);
+    let steps = warm_up + plan.measured;
     let overrides = [
         format!(
             "data.train_files=[\"{}\"]",
@@ -245,7 +247,7 @@ pub fn draw(plan: Plan) -> anyhow::Result<Drawing> {
     let (mut tokens, mut waited, mut lags) = (0, Duration::ZERO, Vec::new());
     let mut began = Instant::now();
     for step in 1..=steps {
-        if step == WARM_UP + 1 {
+        if step == warm_up + 1 {
             (tokens, waited) = (0, Duration::ZERO);
             lags.clear();
             began = Instant::now();

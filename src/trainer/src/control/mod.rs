@@ -8,38 +8,39 @@
 
 mod admission;
 mod advisor;
+mod desk;
 mod rollout;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use dialogue::session::{Owner, Wait, Waiting, Waits};
+use dialogue::session::Waits;
 use runlog::control::{
-    ALL_GUARDS, Applied, ArmOrder, ArmState, Board, CheckpointName, CheckpointState, Command,
-    GuardOrder, GuardState, Job, KNOBS, Knob, KnobState, Request, RunMode, Server, Status,
-    WaitState,
+    Applied, ArmOrder, ArmState, Board, CheckpointName, CheckpointState, Command, GuardOrder,
+    GuardState, Job, KNOBS, Knob, KnobState, RunMode, Server, Status,
 };
 use runlog::event::{EventKind, Lane};
 use runlog::number::Number;
 use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TrySendError;
 
 use crate::stop::Stop;
+
+use desk::{Desk, answer_applied, answer_refused};
 
 pub use admission::{Held, Intake, MAX_STALENESS};
 pub use advisor::{Advice, Advisor, Decision, Measured, StepTimes};
 pub use rollout::{Begun, Draw, Dropped, RolloutKnobs};
+pub(crate) use waiting::LEARNER;
+use waiting::wait_state;
 
 /// Commands that may wait for a boundary. Full: the next one is refused, and is told so.
 const MAX_WAITING: usize = 64;
-
-/// Who waits, in a status.
-pub(crate) const LEARNER: Owner = Owner::Part("learner");
 
 /// The alarm of a run that goes on without a control socket.
 pub const NO_CONTROL_ALARM: &str = "no live control";
@@ -194,6 +195,16 @@ impl fmt::Display for Doing {
 }
 
 impl Doing {
+    /// The step that it is about.
+    fn step(self) -> Option<u64> {
+        match self {
+            Self::Waiting(step) | Self::Training(step) | Self::Ready(step) | Self::Paused(step) => {
+                Some(step)
+            }
+            Self::SettingUp | Self::Finishing(_) => None,
+        }
+    }
+
     /// When a command that comes now is applied.
     fn boundary(self) -> String {
         match self {
@@ -203,28 +214,6 @@ impl Doing {
                 "now".to_owned()
             }
         }
-    }
-}
-
-fn wait_state(waiting: Waiting) -> WaitState {
-    let state = WaitState {
-        name: waiting.name,
-        sessions: waiting.sessions,
-        age_s: waiting.age.as_secs_f64(),
-        left_s: waiting.left.map(|left| left.as_secs_f64()),
-        ..WaitState::default()
-    };
-    match waiting.owner {
-        Owner::Session { label, row_index } => WaitState {
-            dialogue: label.uid,
-            sample: label.sample,
-            row: row_index,
-            ..state
-        },
-        Owner::Part(part) => WaitState {
-            owner: part.to_owned(),
-            ..state
-        },
     }
 }
 
@@ -307,12 +296,6 @@ impl Control {
         &self.waits
     }
 
-    /// Until it is dropped, a status says that the learner waits for this. Commands and a stop end such a wait at once, so it
-    /// has no other deadline.
-    fn learner_waits(&self, what: String) -> Wait {
-        self.waits.enter(LEARNER, what, None)
-    }
-
     /// The run is set up: `status` has its knobs from now on.
     pub fn ready(&self, run: &mut dyn Controlled, total_steps: u64) {
         let knobs = KNOBS
@@ -375,7 +358,7 @@ impl Control {
         let _span = self
             .recorder
             .span(Lane::Paused, "paused", Some(run.step() + 1));
-        let _wait = self.learner_waits("a command to resume".to_owned());
+        let _wait = self.waits_for_person();
         while self.holds() {
             let job = self.next().await;
             if let Some(job) = job {
@@ -530,23 +513,6 @@ impl Control {
         });
     }
 
-    /// The learner waits for the rollouts of `step`, until what this gives is dropped.
-    pub fn waits_for(&self, step: u64) -> Wait {
-        self.now(Doing::Waiting(step));
-        self.learner_waits(format!("the rollouts of step {step}"))
-    }
-
-    /// The learner waits for a probe of the bandit, which chooses for `step`, until what this gives is dropped.
-    pub fn waits_for_probe(&self, step: u64) -> Wait {
-        self.now(Doing::Waiting(step));
-        self.learner_waits(format!("the bandit's probe before step {step}"))
-    }
-
-    /// The learner waits for a buffer that takes its weights to the rollout side, until what this gives is dropped.
-    pub fn waits_to_publish(&self, version: u64) -> Wait {
-        self.learner_waits(format!("a buffer for weights {version}"))
-    }
-
     /// The learner begins `step`: no boundary until [`Control::trained`].
     pub fn trains(&self, step: u64) {
         self.now(Doing::Training(step));
@@ -598,128 +564,5 @@ impl Control {
                 ..Applied::default()
             });
         }
-    }
-}
-
-/// The socket thread's side: queues commands, and passes `stop` on at once.
-struct Desk {
-    sender: mpsc::Sender<Job>,
-    doing: Arc<Mutex<Doing>>,
-    board: Board,
-    recorder: Recorder,
-    stop: Stop,
-}
-
-impl Desk {
-    /// A guard or an arm that the run does not have is refused at once; what it has is known once it is set up.
-    fn names_something(&self, command: &Command) -> Result<(), String> {
-        let (what, name, known): (_, _, Vec<String>) = match command {
-            Command::Guard { guard, .. } if guard != ALL_GUARDS => {
-                let guards = self.board.status().guards;
-                let names = guards.into_iter().map(|guard| guard.name);
-                ("guard", guard.as_str(), names.collect())
-            }
-            Command::Arm(order) => {
-                let arms = self.board.status().arms;
-                let names = arms.into_iter().map(|arm| arm.name);
-                ("arm", order.arm().unwrap_or_default(), names.collect())
-            }
-            _ => return Ok(()),
-        };
-        if name.is_empty() || known.is_empty() || known.iter().any(|known| known == name) {
-            return Ok(());
-        }
-        Err(format!(
-            "no {what} is called `{name}`; there are {}",
-            known.join(", ")
-        ))
-    }
-
-    fn take(&mut self, job: Job) -> Result<String, (Job, String)> {
-        let request = job.request().clone();
-        let doing = *self.doing.lock().expect("no holder panics");
-        if let (Doing::Finishing(reason), false) = (doing, request.command == Command::Stop) {
-            return Err((job, reason.to_owned()));
-        }
-        if let Err(reason) = self.names_something(&request.command) {
-            record_refused(&self.recorder, &request, self.board.status().step, &reason);
-            return Err((job, reason));
-        }
-        // Counted before it is sent: the run takes one off for each that it applies.
-        self.board.update(|status| status.waiting += 1);
-        if let Err(error) = self.sender.try_send(job) {
-            self.board.update(|status| status.waiting -= 1);
-            return Err(match error {
-                TrySendError::Full(job) => (
-                    job,
-                    format!("{MAX_WAITING} commands wait already; try again later"),
-                ),
-                TrySendError::Closed(job) => (job, "the run has ended".to_owned()),
-            });
-        }
-        if request.command != Command::Stop {
-            return Ok(doing.boundary());
-        }
-        let applied = Applied {
-            step: self.board.status().step,
-            ..Applied::default()
-        };
-        record_applied(&self.recorder, &request, &applied);
-        self.board.update(|status| status.is_stopping = true);
-        self.stop.ask();
-        Ok(match doing {
-            Doing::Training(step) => format!("after step {step}, with a checkpoint"),
-            _ => "now, with a checkpoint".to_owned(),
-        })
-    }
-}
-
-fn answer_applied(recorder: &Recorder, job: Job, applied: Applied) {
-    record_applied(recorder, job.request(), &applied);
-    job.applied(applied);
-}
-
-fn answer_refused(recorder: &Recorder, job: Job, step: u64, reason: String) {
-    record_refused(recorder, job.request(), step, &reason);
-    job.refused(reason);
-}
-
-fn record_refused(recorder: &Recorder, request: &Request, step: u64, reason: &str) {
-    let (knob, to) = target(&request.command);
-    recorder.record(EventKind::ControlRefused {
-        request: request.id,
-        who: request.who.clone(),
-        command: request.command.name().to_owned(),
-        step,
-        target: request.command.target(),
-        knob,
-        to,
-        reason: reason.to_owned(),
-    });
-}
-
-fn record_applied(recorder: &Recorder, request: &Request, applied: &Applied) {
-    let (knob, _) = target(&request.command);
-    recorder.record(EventKind::ControlApplied {
-        request: request.id,
-        who: request.who.clone(),
-        command: request.command.name().to_owned(),
-        step: applied.step,
-        target: request.command.target(),
-        before: applied.before.clone(),
-        after: applied.after.clone(),
-        until_step: applied.until_step,
-        knob,
-        from: applied.from,
-        to: applied.to,
-        from_step: applied.from_step,
-    });
-}
-
-/// Key and value of a `set`.
-fn target(command: &Command) -> (Option<String>, Option<Number>) {
-    match command {
-        Command::Set { knob, value } => (Some(knob.key.to_owned()), Some(Number(*value))),
-        _ => (None, None),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dialogue::session::Owner;
 use runlog::control::{Answer, Applied, Client, Command};
 use runlog::event::EventKind;
 use runlog::recorder::Options;

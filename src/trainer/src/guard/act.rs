@@ -146,10 +146,9 @@ impl Training<'_> {
         }
     }
 
-    /// Whether the bound of staleness is not the async advisor's to turn: a guard's synchronous rounds hold it, or somebody has
-    /// set another mode.
+    /// Whether a guard's synchronous rounds hold the bound of staleness, which is then not the async advisor's to turn.
     pub fn holds_staleness(&self) -> bool {
-        self.guards.synchronous.is_some() || self.mode != self.experiment.trainer.mode
+        self.guards.synchronous.is_some()
     }
 
     /// The bound of staleness as it was before a guard's synchronous rounds; gives it, when there were some.

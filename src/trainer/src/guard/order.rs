@@ -1,7 +1,7 @@
 //! What people do with guards while the run runs, and the run's mode: at a step boundary, answered with what stood before and
 //! what stands now.
 
-use experiment::settings::Mode;
+use experiment::settings::{AUTO_STALENESS, Mode};
 pub use runlog::control::ALL_GUARDS as ALL;
 use runlog::control::{GuardOrder, MAX_STALENESS, RunMode};
 
@@ -142,11 +142,12 @@ impl Training<'_> {
         staleness: Option<u64>,
     ) -> Result<Done, String> {
         let rollout = &self.experiment.actor_rollout_ref.rollout;
-        if mode == RunMode::Async && rollout.full_determinism {
-            return Err(
-                "rollout.full_determinism is true, and in mode async the weights of a batch depend on timing; sync and one_step_off are possible"
-                    .to_owned(),
-            );
+        let takes_newest = matches!(mode, RunMode::Async | RunMode::Auto);
+        if takes_newest && rollout.full_determinism {
+            return Err(format!(
+                "rollout.full_determinism is true, and in mode {} the weights of a batch depend on timing; sync and one_step_off are possible",
+                mode.name()
+            ));
         }
         let settings = &self.experiment.trainer;
         let written = settings
@@ -155,19 +156,25 @@ impl Training<'_> {
             .filter(|_| matches!(settings.mode, Mode::Async | Mode::Auto));
         let bound = match (mode, staleness) {
             (RunMode::Sync, _) => 0,
-            (_, Some(staleness)) => staleness.min(MAX_STALENESS),
+            (RunMode::OneStepOff | RunMode::Async, Some(staleness)) => staleness.min(MAX_STALENESS),
             (RunMode::OneStepOff, None) => 1,
             (RunMode::Async, None) => written.unwrap_or(1),
+            // The advisor begins where the run is.
+            (RunMode::Auto, _) => {
+                let deepest = written.unwrap_or(AUTO_STALENESS.into());
+                self.rollouts.draw().staleness.min(deepest)
+            }
         };
         let words = |mode: &str, bound: u64| format!("{mode}, staleness {bound}");
         let before = words(mode_name(self.mode), self.rollouts.draw().staleness);
         let change = self.rollouts.set_staleness(bound)?;
         self.changed.insert(STALENESS.to_owned(), bound as f64);
-        self.rollouts.set_takes_newest(mode == RunMode::Async);
+        self.rollouts.set_takes_newest(takes_newest);
         self.mode = match mode {
             RunMode::Sync => Mode::Sync,
             RunMode::OneStepOff => Mode::OneStepOff,
             RunMode::Async => Mode::Async,
+            RunMode::Auto => Mode::Auto,
         };
         Ok(Done {
             before,

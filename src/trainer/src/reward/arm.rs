@@ -15,6 +15,7 @@ use serde_json::Value;
 use tch::{Device, Kind};
 use tokio::sync::{mpsc, oneshot};
 
+use super::beside::{Beside, Row, transcript as as_learned};
 use super::{Reader, RewardModel};
 use crate::learner::kind_of;
 
@@ -59,6 +60,7 @@ impl ModelScorers for Models {
 pub struct Arm {
     sees: Sees,
     reader: Reader,
+    beside: Beside,
     /// None only while it is dropped.
     asking: Option<mpsc::Sender<Asked>>,
     thread: Option<JoinHandle<()>>,
@@ -77,6 +79,8 @@ impl Arm {
         let model =
             RewardModel::load(path, max_tokens, kind, device).map_err(|error| error.to_string())?;
         let reader = model.reader();
+        let arms = Beside::arms_of(path).map_err(|error| error.to_string())?;
+        let beside = Beside::new(&arms, &Models { device }).map_err(|error| error.to_string())?;
         let (asking, asked) = mpsc::channel(WAITING);
         let (batch, threads) = (settings.batch as usize, settings.threads);
         let thread = std::thread::Builder::new()
@@ -89,6 +93,7 @@ impl Arm {
         Ok(Self {
             sees,
             reader,
+            beside,
             asking: Some(asking),
             thread: Some(thread),
         })
@@ -108,7 +113,20 @@ impl Arm {
             .await
             .map_err(|_| gone())?;
         let judged = judged.await.map_err(|_| gone())?;
-        let mut score = Score::new(judged.score);
+        // As they were learned: of the same text as one turn.
+        let beside = if self.beside.is_empty() {
+            0.0
+        } else {
+            let row = Row {
+                data_source: &transcript.data_source,
+                ground_truth: &transcript.ground_truth,
+                extra_info: &transcript.extra_info,
+            };
+            let seen = as_learned(prompt, &transcript.text(self.sees), row);
+            let scores = self.beside.scores(&seen).await;
+            self.beside.sum(&scores.map_err(|(_, error)| error)?)
+        };
+        let mut score = Score::new(judged.score + beside);
         score
             .parts
             .insert("together".to_owned(), judged.together as f64);

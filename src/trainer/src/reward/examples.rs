@@ -1,6 +1,5 @@
 //! What a reward model learns from, as token ids.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use dialogue::message::Message;
@@ -8,6 +7,7 @@ use dialogue::preferences::{self, Labels, Preference, Rated};
 use dialogue::score::{Scorers, Transcript, score_within};
 
 use super::Reader;
+use super::beside::{Row, transcript};
 use crate::failure::Failure;
 
 /// One held-out prompt of so many.
@@ -25,6 +25,18 @@ pub struct Pair {
     pub lengths: [usize; 2],
     /// Pairs of one prompt have the same.
     pub prompt_number: u64,
+    /// What each scorer beside the model says of them.
+    pub scores: [Vec<f64>; 2],
+    /// How much better those make the chosen one, weighted.
+    pub beside: f64,
+}
+
+impl Pair {
+    /// By each scorer, of the chosen answer less that of the rejected one.
+    pub fn score_deltas(&self) -> impl Iterator<Item = f64> + '_ {
+        let [chosen, rejected] = &self.scores;
+        chosen.iter().zip(rejected).map(|(one, other)| one - other)
+    }
 }
 
 /// An answer and its score.
@@ -33,6 +45,9 @@ pub struct Scored {
     pub ids: Vec<u32>,
     pub score: f64,
     pub prompt_number: u64,
+    /// What each scorer beside the model says of it, and what they add.
+    pub scores: Vec<f64>,
+    pub beside: f64,
 }
 
 /// All of one kind.
@@ -72,16 +87,25 @@ impl Examples {
 }
 
 /// Where rows without a score get one.
-pub type Teacher<'a> = &'a dyn Fn(&[Rated]) -> Result<Vec<Option<f64>>, Failure>;
+pub(super) type Teacher<'a> = &'a dyn Fn(&[Rated]) -> Result<Vec<Option<f64>>, Failure>;
+
+/// What makes examples of rows.
+#[derive(Clone, Copy)]
+pub(super) struct Sources<'a> {
+    pub reader: &'a Reader,
+    pub teacher: Teacher<'a>,
+    /// What the scorers beside the model say of an answer.
+    pub scores: &'a dyn Fn(&Transcript) -> Result<Vec<f64>, String>,
+}
 
 /// Reads files, all of one kind. Rows longer than the reader takes are an error that names them.
-pub fn load(files: &[String], reader: &Reader, teacher: Teacher<'_>) -> Result<Examples, Failure> {
+pub(super) fn load(files: &[String], sources: Sources<'_>) -> Result<Examples, Failure> {
     let mut all: Option<Examples> = None;
     for file in files {
         let path = Path::new(file);
         let found = match preferences::read_labels(path).map_err(Failure::input)? {
-            Labels::Preferences(rows) => Examples::Pairs(pairs(path, &rows, reader)?),
-            Labels::Rated(rows) => Examples::Scored(scored(path, &rows, reader, teacher)?),
+            Labels::Preferences(rows) => Examples::Pairs(pairs(path, &rows, sources)?),
+            Labels::Rated(rows) => Examples::Scored(scored(path, &rows, sources)?),
         };
         match (&mut all, found) {
             (None, found) => all = Some(found),
@@ -104,7 +128,7 @@ pub fn load(files: &[String], reader: &Reader, teacher: Teacher<'_>) -> Result<E
     }
 }
 
-fn pairs(path: &Path, rows: &[Preference], reader: &Reader) -> Result<Vec<Pair>, Failure> {
+fn pairs(path: &Path, rows: &[Preference], sources: Sources<'_>) -> Result<Vec<Pair>, Failure> {
     rows.iter()
         .enumerate()
         .map(|(at, row)| {
@@ -117,9 +141,18 @@ fn pairs(path: &Path, rows: &[Preference], reader: &Reader) -> Result<Vec<Pair>,
                 ));
             }
             let ids = |answer: &str| {
-                reader
+                sources
+                    .reader
                     .ids(&row.prompt, answer)
                     .map_err(|error| place(error.to_string()))
+            };
+            let scores = |answer: &str| {
+                let row_of = Row {
+                    data_source: &row.data_source,
+                    ground_truth: &row.ground_truth,
+                    extra_info: &row.extra_info,
+                };
+                (sources.scores)(&transcript(&row.prompt, answer, row_of)).map_err(place)
             };
             let (chosen, rejected) = (ids(&row.chosen)?, ids(&row.rejected)?);
             let common = chosen
@@ -137,23 +170,20 @@ fn pairs(path: &Path, rows: &[Preference], reader: &Reader) -> Result<Vec<Pair>,
                 margin: row.margin.unwrap_or(0.0),
                 lengths: [row.chosen.chars().count(), row.rejected.chars().count()],
                 prompt_number: prompt_number(&row.prompt),
+                scores: [scores(&row.chosen)?, scores(&row.rejected)?],
+                beside: 0.0,
             })
         })
         .collect()
 }
 
-fn scored(
-    path: &Path,
-    rows: &[Rated],
-    reader: &Reader,
-    teacher: Teacher<'_>,
-) -> Result<Vec<Scored>, Failure> {
+fn scored(path: &Path, rows: &[Rated], sources: Sources<'_>) -> Result<Vec<Scored>, Failure> {
     let is_missing = |row: &&Rated| row.score.is_none();
     let without: Vec<Rated> = rows.iter().filter(is_missing).cloned().collect();
     let mut taught = if without.is_empty() {
         Vec::new()
     } else {
-        teacher(&without)?
+        (sources.teacher)(&without)?
     }
     .into_iter();
     let mut all = Vec::with_capacity(rows.len());
@@ -164,13 +194,16 @@ fn scored(
         };
         // What the teacher could not judge is left out; that it judged none is an error of its own.
         let Some(score) = score else { continue };
-        let ids = reader
-            .ids(&row.prompt, &row.response)
-            .map_err(|error| Failure::Input(format!("{}: row {at}: {error}", path.display())))?;
+        let place =
+            |problem: String| Failure::Input(format!("{}: row {at}: {problem}", path.display()));
+        let ids = (sources.reader.ids(&row.prompt, &row.response))
+            .map_err(|error| place(error.to_string()))?;
         all.push(Scored {
             ids,
             score,
             prompt_number: prompt_number(&row.prompt),
+            scores: (sources.scores)(&rated(row)).map_err(place)?,
+            beside: 0.0,
         });
     }
     Ok(all)
@@ -191,18 +224,7 @@ pub fn taught(scorers: &Scorers, rows: &[Rated]) -> Result<Vec<Option<f64>>, Fai
                 "rows without a score are scored by the experiment's reward: {error}"
             ))
         })?;
-        let mut messages = row.prompt.clone();
-        messages.push(Message::new("assistant", row.response.clone()));
-        let transcript = Transcript {
-            data_source: row.data_source.clone(),
-            ground_truth: row.ground_truth.clone(),
-            extra_info: row.extra_info.clone(),
-            model_turns: vec![row.response.clone()],
-            prompt_messages: row.prompt.len(),
-            messages,
-            tool_rewards: BTreeMap::new(),
-        };
-        match runtime.block_on(score_within(scorer, transcript, scorers.timeout)) {
+        match runtime.block_on(score_within(scorer, rated(row), scorers.timeout)) {
             Ok(score) => scores.push(Some(score.value)),
             Err(error) => {
                 scores.push(None);
@@ -217,6 +239,15 @@ pub fn taught(scorers: &Scorers, rows: &[Rated]) -> Result<Vec<Option<f64>>, Fai
         ))),
         _ => Ok(scores),
     }
+}
+
+fn rated(row: &Rated) -> Transcript {
+    let row_of = Row {
+        data_source: &row.data_source,
+        ground_truth: &row.ground_truth,
+        extra_info: &row.extra_info,
+    };
+    transcript(&row.prompt, &row.response, row_of)
 }
 
 /// FNV-1a of the prompt's words, the same on every machine.

@@ -68,14 +68,15 @@ impl Embedded {
     fn problem(&self, examples: &Examples) -> Problem {
         match (self, examples) {
             (Self::Pairs { chosen, rejected }, Examples::Pairs(pairs)) => {
-                let margins: Vec<f64> = pairs.iter().map(|pair| pair.margin).collect();
+                let margins: Vec<f64> =
+                    (pairs.iter().map(|pair| pair.margin - pair.beside)).collect();
                 Problem::Pairs {
                     deltas: chosen - rejected,
                     margins: Tensor::from_slice(&margins),
                 }
             }
             (Self::Scores(embeddings), Examples::Scored(scored)) => {
-                let scores: Vec<f64> = scored.iter().map(|one| one.score).collect();
+                let scores: Vec<f64> = (scored.iter().map(|one| one.score - one.beside)).collect();
                 Problem::Scores {
                     embeddings: embeddings.shallow_clone(),
                     scores: Tensor::from_slice(&scores),
@@ -149,7 +150,7 @@ pub(super) fn learn(
     let cross_validated = match (train, &best.unseen) {
         (Examples::Pairs(pairs), Some(unseen)) => {
             let judged = pairs.iter().zip(&unseen.said).map(|(pair, delta)| Judged {
-                delta: *delta,
+                delta: delta + pair.beside,
                 margin: pair.margin,
                 lengths: pair.lengths,
                 prompt_number: pair.prompt_number,

@@ -8,6 +8,7 @@
 //! linear head on a frozen sentence encoder, which reads the same as one text.
 
 pub mod arm;
+mod beside;
 pub mod examples;
 mod head;
 mod linear;

@@ -4,9 +4,11 @@
 //! learns step by step, a head on a sentence encoder at once (`head`). What it is on answers that it has not learned from goes into
 //! the events, and at the end into `reward.json` of the run.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dialogue::score::Transcript;
 use experiment::Experiment;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -17,7 +19,9 @@ use runlog::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use super::examples::{self, Examples, Pair, Scored};
+use super::arm::Models;
+use super::beside::Beside;
+use super::examples::{self, Examples, Pair, Scored, Sources};
 use super::report::{Judged, PairReport, ScoreReport};
 use super::{Reader, head, numbers, scores_at};
 use crate::control::Control;
@@ -55,6 +59,9 @@ pub struct Report {
     /// Of a head on a sentence encoder: the pairs that were learned from, each by a head that has not seen its prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_validated: Option<PairReport>,
+    /// Weights of the scorers beside the model (`sft.scorers`), by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scorers: BTreeMap<String, f64>,
 }
 
 /// Examples as one packed pass.
@@ -62,8 +69,10 @@ struct Micro {
     packed: PackedBatch,
     /// Rows where the numbers are read: of pairs the chosen answer's and the rejected one's, alternating.
     rows: Vec<i64>,
-    /// Margins of pairs, or scores.
+    /// Margins of pairs, or scores; less what scorers beside the model give already.
     asked: Vec<f32>,
+    /// That, of pairs.
+    beside: Vec<f64>,
 }
 
 impl Micro {
@@ -72,6 +81,7 @@ impl Micro {
             packed: PackedBatch::default(),
             rows: Vec::new(),
             asked: Vec::new(),
+            beside: Vec::new(),
         };
         for pair in pairs {
             // A prompt must not be empty: where nothing is common, each answer is a prompt of its own.
@@ -86,7 +96,8 @@ impl Micro {
                 let last = group.branches.iter().map(|rows| rows.end as i64 - 1);
                 micro.rows.extend(last);
             }
-            micro.asked.push(pair.margin as f32);
+            micro.asked.push((pair.margin - pair.beside) as f32);
+            micro.beside.push(pair.beside);
         }
         micro
     }
@@ -100,7 +111,8 @@ impl Micro {
         Self {
             packed,
             rows,
-            asked: scored.iter().map(|one| one.score as f32).collect(),
+            asked: (scored.iter().map(|one| (one.score - one.beside) as f32)).collect(),
+            beside: Vec::new(),
         }
     }
 }
@@ -198,7 +210,7 @@ pub(super) fn measure(said: &[f64], held_out: &Examples) -> Option<Measured> {
                 .iter()
                 .zip(said.chunks_exact(2))
                 .map(|(pair, said)| Judged {
-                    delta: said[0] - said[1],
+                    delta: said[0] - said[1] + pair.beside,
                     margin: pair.margin,
                     lengths: pair.lengths,
                     prompt_number: pair.prompt_number,
@@ -210,7 +222,8 @@ pub(super) fn measure(said: &[f64], held_out: &Examples) -> Option<Measured> {
             let pairs: Vec<(f64, f64)> = said
                 .iter()
                 .copied()
-                .zip(scored.iter().map(|one| one.score))
+                .zip(scored)
+                .map(|(said, one)| (said + one.beside, one.score))
                 .collect();
             ScoreReport::of(&pairs).map(Measured::Scores)
         }
@@ -354,7 +367,8 @@ fn learn(
             loss += passed.loss_sum / items;
             tokens += micro.packed.len();
             if is_pairs {
-                deltas.extend(passed.said.chunks_exact(2).map(|both| both[0] - both[1]));
+                let said = passed.said.chunks_exact(2).zip(&micro.beside);
+                deltas.extend(said.map(|(both, beside)| both[0] - both[1] + beside));
             }
         }
         let lr = model.lr(step);
@@ -483,6 +497,17 @@ impl Begun {
     }
 }
 
+/// The scorers that the experiment names, else those that lie beside the model it begins with.
+fn beside(experiment: &Experiment, device: Device) -> Result<Beside, Failure> {
+    let settings = &experiment.sft;
+    let mut arms = settings.scorers.clone();
+    if arms.is_empty() && settings.init_config.is_none() {
+        let directory = Path::new(&experiment.actor_rollout_ref.model.path);
+        arms = Beside::arms_of(directory).map_err(Failure::input)?;
+    }
+    Beside::new(&arms, &Models { device }).map_err(Failure::input)
+}
+
 /// The whole of it: load, learn, save in the Hugging Face layout, report.
 pub fn run(
     experiment: &Arc<Experiment>,
@@ -508,11 +533,26 @@ pub fn run(
         let scorers = setup::scorers(experiment)?;
         examples::taught(&scorers, rows)
     };
-    let mut train = examples::load(&settings.train_files, &reader, &teacher)?;
-    let held_out = if settings.val_files.is_empty() {
+    let mut beside = beside(experiment, device)?;
+    let asking = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(Failure::run)?;
+    let scores = |transcript: &Transcript| {
+        (asking.block_on(beside.scores(transcript)))
+            .map_err(|(name, error)| format!("sft.scorers: {name} cannot score it: {error}"))
+    };
+    let sources = Sources {
+        reader: &reader,
+        teacher: &teacher,
+        scores: &scores,
+    };
+    let mut train = examples::load(&settings.train_files, sources)?;
+    let mut held_out = if settings.val_files.is_empty() {
         train.hold_out()
     } else {
-        examples::load(&settings.val_files, &reader, &teacher)?
+        examples::load(&settings.val_files, sources)?
     };
     if std::mem::discriminant(&train) != std::mem::discriminant(&held_out) {
         return Err(Failure::Input(
@@ -532,6 +572,10 @@ pub fn run(
             target: "reward".to_owned(),
             message: "no prompt is held out: how good the model is will not be known; name files in sft.val_files".to_owned(),
         });
+    }
+    beside.learn(&train);
+    for examples in [&mut train, &mut held_out] {
+        beside.weigh(examples);
     }
     recorder.record(EventKind::RunStarted {
         experiment_name: experiment.trainer.experiment_name.clone(),
@@ -568,6 +612,7 @@ pub fn run(
         pairs: None,
         scores: None,
         cross_validated: model.cross_validated(),
+        scorers: beside.weights(),
     };
     match measured {
         Some(Measured::Pairs(pairs)) => report.pairs = Some(pairs),
@@ -576,6 +621,7 @@ pub fn run(
     }
     model
         .save(&output, experiment)
+        .and_then(|()| beside.save(&output).map_err(|error| error.to_string()))
         .and_then(|()| {
             let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
             let path = run_dir.path().join(REPORT);

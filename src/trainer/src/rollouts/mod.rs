@@ -22,7 +22,7 @@ use dialogue::data::{Cursor, DataSet, PromptSource, Row};
 use dialogue::generate::Sampling;
 use dialogue::rollout::Rollout;
 use dialogue::score::{Scorers, Tried, judge};
-use dialogue::session::{Batch, Limits, Owner, Prompt, Runner, Wait, Waits};
+use dialogue::session::{Batch, Limits, Prompt, Runner, Wait, Waits};
 use dialogue::tool::ToolRegistry;
 use experiment::Experiment;
 use runlog::event::{EventKind, Lane, Level};
@@ -576,7 +576,7 @@ impl Sampler {
 
     /// Until it is dropped, a status says so. The learner decides how long that takes.
     fn waits_for(&self, what: String) -> Wait {
-        self.parts.waits.enter(Owner::Part("rollouts"), what, None)
+        self.parts.waits.enter_part("rollouts", what)
     }
 
     /// Takes a draw in.

@@ -42,6 +42,8 @@ pub(super) struct Running<'r> {
     pub engine: Engine,
     pub runtime: Runtime,
     pub rollout_side: JoinHandle<Result<(), Failure>>,
+    /// Tells of waits that last too long.
+    pub alarms: JoinHandle<()>,
     /// Batches that wait for the learner.
     pub ready: mpsc::Receiver<Sampled>,
     pub deliveries: mpsc::Sender<Delivery>,
@@ -284,6 +286,10 @@ pub(super) fn begin<'r>(
         .thread_name("rollouts")
         .build()
         .map_err(Failure::run)?;
+    let patience = experiment.trainer.wait_alarm_s;
+    let patience = patience.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    control.waits().alarm_after(patience);
+    let alarms = runtime.spawn(control.alarms_of_waits());
     let (spare_send, spare_receive) = std_mpsc::channel();
     spare_send.send(spare).expect("the receiver is in scope");
     // Batches that wait for the learner. Never full: `Admission` begins no more than this, whatever the bound is set to.
@@ -390,6 +396,7 @@ pub(super) fn begin<'r>(
         training,
         engine,
         rollout_side: runtime.spawn(sampler.run(batches, arrivals)),
+        alarms,
         runtime,
         ready,
         deliveries,

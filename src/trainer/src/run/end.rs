@@ -20,6 +20,7 @@ pub(super) fn end(
         engine,
         runtime,
         mut rollout_side,
+        alarms,
         ready,
         deliveries,
         mut probes,
@@ -58,6 +59,7 @@ pub(super) fn end(
         Err(error) if error.is_cancelled() => Ok(()),
         Err(error) => Err(Failure::Run(format!("the rollout side panicked: {error}"))),
     };
+    alarms.abort();
     runtime.shutdown_background();
     engine.shutdown();
     if steps >= total_steps && trained.is_ok() {

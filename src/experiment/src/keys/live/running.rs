@@ -134,12 +134,14 @@ pub(super) const RUNNING: &[Row] = &[
         "sequences",
         "Sequences a forward pass when old log-probs are recomputed; null: as the actor's.",
     ),
-    opt(
-        "actor_rollout_ref.rollout.session_timeout_s",
-        Kind::Duration,
-        "s",
-        "A dialogue older than this ends with what it has; null: no deadline.",
-    ),
+    Row {
+        path: "actor_rollout_ref.rollout.session_timeout_s",
+        kind: Kind::Duration,
+        nullable: true,
+        default: "3600.0",
+        unit: "s",
+        help: "A dialogue older than this ends with what it has; null: no deadline.",
+    },
     row(
         "actor_rollout_ref.rollout.session_retries",
         COUNT_OR_ZERO,
@@ -439,6 +441,14 @@ pub(super) const RUNNING: &[Row] = &[
         "steps",
         "Steps between two looks at the probe.",
     ),
+    Row {
+        path: "trainer.wait_alarm_s",
+        kind: Kind::Duration,
+        nullable: true,
+        default: "3600.0",
+        unit: "s",
+        help: "How long a part of the run (learner, rollouts) waits before an alarm says for what; null: no alarm.",
+    },
     row(
         "trainer.record_rollouts",
         Kind::Bool,
@@ -466,6 +476,13 @@ pub(super) const RUNNING: &[Row] = &[
         Kind::Path,
         "",
         "A config.json to start from random weights instead of model.path's.",
+    ),
+    row(
+        "sft.scorers",
+        Kind::Arms,
+        "[]",
+        "",
+        "Rules beside the model of lathe reward train, as in reward.arms; their weights are learned (docs/rewards.md).",
     ),
     row(
         "sft.batch_size",

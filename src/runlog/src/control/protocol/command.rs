@@ -113,15 +113,17 @@ impl Command {
     /// Of a mode as written; a bound of staleness belongs to async.
     pub fn mode(name: &str, staleness: Option<u64>) -> Result<Self, String> {
         let mode: RunMode = name.parse()?;
-        let most = mode.most_staleness(MAX_STALENESS);
-        match staleness {
-            Some(staleness) if staleness > most => Err(match most {
-                0 => format!("mode {name} takes no bound of staleness: it is 0"),
-                most => format!(
-                    "max_staleness cannot be {staleness} in mode {name}; expected 0 to {most}"
-                ),
-            }),
-            staleness => Ok(Self::Mode { mode, staleness }),
+        match (staleness, mode.most_staleness(MAX_STALENESS)) {
+            (Some(_), None) => Err(format!(
+                "mode {name} takes no bound of staleness: it finds one itself"
+            )),
+            (Some(_), Some(0)) if staleness != Some(0) => {
+                Err(format!("mode {name} takes no bound of staleness: it is 0"))
+            }
+            (Some(staleness), Some(most)) if staleness > most => Err(format!(
+                "max_staleness cannot be {staleness} in mode {name}; expected 0 to {most}"
+            )),
+            (staleness, _) => Ok(Self::Mode { mode, staleness }),
         }
     }
 

@@ -241,7 +241,8 @@ mod tests {
                 .prop_map(|(mode, staleness)| Command::Mode {
                     mode,
                     staleness: staleness
-                        .map(|staleness| staleness.min(mode.most_staleness(MAX_STALENESS))),
+                        .zip(mode.most_staleness(MAX_STALENESS))
+                        .map(|(staleness, most)| staleness.min(most)),
                 }),
             (
                 "[a-z*/@]{1,20}",
@@ -382,7 +383,7 @@ mod tests {
             (
                 r#"{"id":3,"command":"mode","mode":"fast"}"#,
                 Some(3),
-                "there are sync, one_step_off and async",
+                "there are sync, one_step_off, async and auto",
             ),
             (
                 r#"{"id":3,"command":"mode","mode":"one_step_off","staleness":2}"#,

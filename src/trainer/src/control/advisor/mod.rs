@@ -141,6 +141,16 @@ impl Advisor {
         }
     }
 
+    /// Whether it decides from now on, over depths up to `most`. One that begins or ends to decide measures anew.
+    pub fn may_decide(&mut self, decides: bool, most: u64) {
+        if self.decides == decides {
+            return;
+        }
+        self.decides = decides;
+        self.most = most.max(self.depth);
+        self.follow(self.depth);
+    }
+
     /// Takes a step that was trained on a batch of at most `depth` versions of lag; gives what is now to be done. Someone else's
     /// change of the depth is followed, and measured anew.
     pub fn trained(&mut self, depth: u64, times: StepTimes) -> Option<Decision> {

@@ -167,6 +167,25 @@ fn someone_elses_change_is_followed_and_measured_anew() {
 }
 
 #[test]
+fn one_that_begins_to_decide_measures_first_and_one_that_ends_to_turns_nothing_more() {
+    let mut advisor = Advisor::watching(0, 4);
+    for _ in 0..20 {
+        assert_eq!(advisor.trained(0, times(1.0, 1.0)), None);
+    }
+    advisor.may_decide(true, 4);
+    for _ in 0..MEASURED {
+        assert_eq!(advisor.trained(0, times(1.0, 1.0)), None);
+    }
+    let decided = advisor.trained(0, times(1.0, 1.0));
+    assert!(matches!(decided, Some(Decision::Try(1, _))), "{decided:?}");
+    advisor.may_decide(false, 4);
+    for _ in 0..60 {
+        assert_eq!(advisor.trained(1, times(1.0, 1.0)), None);
+    }
+    assert_eq!(advisor.advice().map(|advice| advice.depth), Some(1));
+}
+
+#[test]
 fn someone_elses_change_in_the_middle_of_a_trial_ends_it() {
     let mut world = World::new(Advisor::new(0, 4));
     let step = |depth: u64| StepTimes {
