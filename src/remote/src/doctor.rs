@@ -148,10 +148,13 @@ fn ask(link: &mut Link, target: &Target) -> Result<Asked, LinkError> {
     };
     let cluster = match target.scheduler() {
         None => None,
-        Some(scheduler) => match link.ask_within(&Ask::Cluster { scheduler }, CLUSTER_PATIENCE)? {
-            Say::Cluster(cluster) => Some(*cluster),
-            other => return Err(link.garbled(&format!("{other:?}"))),
-        },
+        Some(scheduler) => {
+            let scheduler = Box::new(scheduler);
+            match link.ask_within(&Ask::Cluster { scheduler }, CLUSTER_PATIENCE)? {
+                Say::Cluster(cluster) => Some(*cluster),
+                other => return Err(link.garbled(&format!("{other:?}"))),
+            }
+        }
     };
     Ok((facts, cluster, clocks))
 }

@@ -158,11 +158,11 @@ pub enum Ask {
     /// program would pass over it and start them on its own machine.
     Submit {
         begins: Vec<Begin>,
-        scheduler: Scheduler,
+        scheduler: Box<Scheduler>,
     },
     /// What there is of a scheduler.
     Cluster {
-        scheduler: Scheduler,
+        scheduler: Box<Scheduler>,
     },
     /// Follow a run from there on; answered until the line is closed.
     Stream {

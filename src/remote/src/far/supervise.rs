@@ -100,7 +100,7 @@ pub fn supervise(here: Here, run: &Path) -> Result<i32, String> {
         && (heard.is_warned || heard.is_terminated)
         && !status.success()
     {
-        match after_slurm(&heard, requeue, known.job.as_deref()) {
+        match after_slurm(heard, requeue, known.job.as_deref()) {
             After::Again(words) => {
                 note(run, &words);
                 return Ok(0);
@@ -186,7 +186,7 @@ enum After {
 }
 
 /// After a trainer that Slurm had stopped.
-fn after_slurm(heard: &Heard, requeue: Requeue, job: Option<&str>) -> After {
+fn after_slurm(heard: Heard, requeue: Requeue, job: Option<&str>) -> After {
     let Some(job) = job else {
         return After::Over(None);
     };
@@ -216,7 +216,7 @@ enum Decision {
     Over(Option<String>),
 }
 
-fn decide(heard: &Heard, requeue: Requeue, shown: Option<&Shown>, restarts: u32) -> Decision {
+fn decide(heard: Heard, requeue: Requeue, shown: Option<&Shown>, restarts: u32) -> Decision {
     if shown.is_some_and(|shown| shown.restarts > restarts) {
         return Decision::StartsAgain;
     }
@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn a_job_that_slurm_puts_into_the_queue_again_is_not_over() {
         let after = decide(
-            &heard(false, true),
+            heard(false, true),
             Requeue::Preempted,
             Some(&shown(1, false)),
             0,
@@ -485,7 +485,7 @@ mod tests {
         assert_eq!(after, Decision::StartsAgain);
         // It has been started again already, and this is another end.
         let after = decide(
-            &heard(false, true),
+            heard(false, true),
             Requeue::Preempted,
             Some(&shown(1, false)),
             1,
@@ -496,25 +496,20 @@ mod tests {
     #[test]
     fn a_job_whose_place_another_takes_is_put_into_the_queue_again_unless_that_is_not_wanted() {
         for requeue in [Requeue::Preempted, Requeue::Always] {
-            let after = decide(&heard(true, false), requeue, Some(&shown(0, true)), 0);
+            let after = decide(heard(true, false), requeue, Some(&shown(0, true)), 0);
             assert!(matches!(after, Decision::Requeue(_)), "{requeue:?}");
         }
-        let after = decide(
-            &heard(true, false),
-            Requeue::Never,
-            Some(&shown(0, true)),
-            0,
-        );
+        let after = decide(heard(true, false), Requeue::Never, Some(&shown(0, true)), 0);
         assert!(matches!(after, Decision::Over(Some(reason)) if reason.contains("PREEMPTED")));
     }
 
     #[test]
     fn the_end_of_its_time_ends_a_run_unless_it_is_always_to_go_on() {
         let warned = heard(true, false);
-        let after = decide(&warned, Requeue::Always, Some(&shown(0, false)), 0);
+        let after = decide(warned, Requeue::Always, Some(&shown(0, false)), 0);
         assert!(matches!(after, Decision::Requeue(_)));
         let Decision::Over(Some(reason)) =
-            decide(&warned, Requeue::Preempted, Some(&shown(0, false)), 0)
+            decide(warned, Requeue::Preempted, Some(&shown(0, false)), 0)
         else {
             panic!("it is over");
         };
@@ -533,11 +528,11 @@ mod tests {
             is_terminated: true,
         };
         assert_eq!(
-            decide(&stopped, Requeue::Always, Some(&shown(0, true)), 0),
+            decide(stopped, Requeue::Always, Some(&shown(0, true)), 0),
             Decision::Over(None)
         );
         assert_eq!(
-            decide(&stopped, Requeue::Always, None, 0),
+            decide(stopped, Requeue::Always, None, 0),
             Decision::Over(None)
         );
     }

@@ -167,6 +167,7 @@ pub fn submit(
     scheduler: Scheduler,
 ) -> Result<Vec<String>, LinkError> {
     let count = begins.len();
+    let scheduler = Box::new(scheduler);
     match link.ask_within(&Ask::Submit { begins, scheduler }, STORE_PATIENCE)? {
         Say::Submitted { paths, .. } if paths.len() == count => Ok(paths),
         other => Err(link.garbled(&format!("{other:?}"))),

@@ -150,9 +150,8 @@ impl Look {
                 Standing::Running
             }
             // The run is not lost because somebody does not answer.
-            JobState::Unknown { reason } if has_begun => {
+            JobState::Unknown { .. } if has_begun => {
                 self.over_since = None;
-                drop(reason);
                 Standing::Running
             }
             JobState::Unknown { reason } => Standing::Queued {
