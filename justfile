@@ -42,6 +42,13 @@ remote-test *ARGS: libtorch
     @test "$(id -u)" = 0 || echo 'remote-test: not root, so the tests that cut a link or fill a disk are skipped'
     cargo test --release --workspace --test cli -- remote --nocapture --test-threads 2 {{ARGS}}
 
+# runs on clusters: a slurmctld, slurmd and munged of the tests' own (root), and a head node of Ray's where LATHE_RAY names its program
+cluster-test *ARGS: libtorch
+    @command -v sbatch >/dev/null || echo 'cluster-test: there is no Slurm here, so none is tested (apt-get install slurm-wlm munge)'
+    @test "$(id -u)" = 0 || echo 'cluster-test: not root, so no slurmd is started'
+    @test -n "${LATHE_RAY:-}" || echo 'cluster-test: LATHE_RAY names no program of Ray, so none is tested (python3 -m venv V && V/bin/pip install "ray[default]"; LATHE_RAY=V/bin/ray)'
+    LATHE_CLUSTER_TEST=1 cargo test --release --workspace --test cli -- cluster --nocapture --test-threads 1 {{ARGS}}
+
 # licences, banned crates and their sources; known vulnerabilities where their database can be reached
 audit: _cargo-deny
     cargo deny --workspace check licenses bans sources

@@ -1,13 +1,14 @@
 //! `lathe doctor TARGET`: what is there, what is missing, and for each thing that is not as it should be, what to do.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use crate::far::now_ms;
 use crate::near::link::{Link, LinkError};
 use crate::near::mirror::Clocks;
-use crate::targets::Target;
+use crate::scheduler::{ClusterFacts, PartFacts};
+use crate::targets::{Target, TargetKind};
 use crate::wire::{Ask, Facts, Gpu, Say};
 
 /// A clock that is off by more confuses certificates, tokens and people.
@@ -16,6 +17,8 @@ const MOST_SKEW_MS: u64 = 2_000;
 const ENOUGH_BYTES: u64 = 5 << 30;
 /// How often the clocks are compared.
 const PINGS: u32 = 3;
+/// Each command of a scheduler's that does not answer takes its time.
+const CLUSTER_PATIENCE: Duration = Duration::from_secs(90);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -28,7 +31,7 @@ pub enum Grade {
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `line`, `version`, `gpus`, `disk`, `trainer`, `clock`, `runs`.
+    /// `line`, `version`, `gpus`, `disk`, `trainer`, `clock`, `runs`; of a cluster `slurm` or `ray`, `parts`, `history`.
     pub about: &'static str,
     pub grade: Grade,
     pub what: String,
@@ -69,6 +72,8 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// None: it could not be asked.
     pub facts: Option<Facts>,
+    /// Of its scheduler, where it has one.
+    pub cluster: Option<ClusterFacts>,
     /// By how much its clock is ahead, and how exactly that is known.
     pub clock_ahead_ms: Option<(i64, u64)>,
     pub connect_ms: Option<u64>,
@@ -102,6 +107,7 @@ pub fn examine(target: &Target, ours: &Ours) -> Diagnosis {
         host: target.host.clone(),
         findings: Vec::new(),
         facts: None,
+        cluster: None,
         clock_ahead_ms: None,
         connect_ms: None,
     };
@@ -111,8 +117,9 @@ pub fn examine(target: &Target, ours: &Ours) -> Diagnosis {
         ask(&mut link, target)
     });
     match asked {
-        Ok((facts, clocks)) => {
+        Ok((facts, cluster, clocks)) => {
             diagnosis.clock_ahead_ms = clocks.ahead_ms();
+            diagnosis.cluster = cluster;
             diagnosis.findings = judge(target, ours, &facts, &diagnosis);
             diagnosis.facts = Some(facts);
         }
@@ -121,7 +128,9 @@ pub fn examine(target: &Target, ours: &Ours) -> Diagnosis {
     diagnosis
 }
 
-fn ask(link: &mut Link, target: &Target) -> Result<(Facts, Clocks), LinkError> {
+type Asked = (Facts, Option<ClusterFacts>, Clocks);
+
+fn ask(link: &mut Link, target: &Target) -> Result<Asked, LinkError> {
     let mut clocks = Clocks::default();
     for _ in 0..PINGS {
         if let Say::Pong { sent_ms, at_ms } = link.ask(&Ask::Ping { sent_ms: now_ms() })? {
@@ -133,10 +142,21 @@ fn ask(link: &mut Link, target: &Target) -> Result<(Facts, Clocks), LinkError> {
         trainer: target.trainer.clone(),
         libraries: target.libtorch.clone(),
     };
-    match link.ask(&facts)? {
-        Say::Facts(facts) => Ok((*facts, clocks)),
-        other => Err(link.garbled(&format!("{other:?}"))),
-    }
+    let facts = match link.ask(&facts)? {
+        Say::Facts(facts) => *facts,
+        other => return Err(link.garbled(&format!("{other:?}"))),
+    };
+    let cluster = match target.scheduler() {
+        None => None,
+        Some(scheduler) => {
+            let scheduler = Box::new(scheduler);
+            match link.ask_within(&Ask::Cluster { scheduler }, CLUSTER_PATIENCE)? {
+                Say::Cluster(cluster) => Some(*cluster),
+                other => return Err(link.garbled(&format!("{other:?}"))),
+            }
+        }
+    };
+    Ok((facts, cluster, clocks))
 }
 
 /// The error says what to do itself; it is cut where that begins.
@@ -185,7 +205,10 @@ fn judge(target: &Target, ours: &Ours, facts: &Facts, diagnosis: &Diagnosis) -> 
         Finding::good("version", format!("lathe {} on both sides", facts.version))
     });
     findings.push(trainer(target, facts));
-    findings.extend(gpus(facts));
+    match &diagnosis.cluster {
+        None => findings.extend(gpus(facts)),
+        Some(found) => findings.extend(cluster(target, found)),
+    }
     findings.push(disk(facts));
     findings.push(clock(diagnosis));
     if !facts.running.is_empty() {
@@ -196,6 +219,133 @@ fn judge(target: &Target, ours: &Ours, facts: &Facts, diagnosis: &Diagnosis) -> 
         ));
     }
     findings
+}
+
+/// What there is of its scheduler. The GPUs of the machine that is spoken to are nobody's business then.
+fn cluster(target: &Target, facts: &ClusterFacts) -> Vec<Finding> {
+    let about = target.kind.word();
+    if let Some(problem) = &facts.problem {
+        let (what, to_do) = match problem
+            .split_once(": ")
+            .filter(|_| problem.starts_with("there is no"))
+        {
+            Some((what, to_do)) => (what.to_owned(), Some(to_do.to_owned())),
+            None => match problem.split_once("; ") {
+                Some((what, to_do)) => (what.to_owned(), Some(to_do.to_owned())),
+                None => (problem.clone(), None),
+            },
+        };
+        return vec![Finding {
+            about,
+            grade: Grade::Bad,
+            what,
+            to_do,
+        }];
+    }
+    let version = facts
+        .version
+        .as_deref()
+        .unwrap_or("a version it does not tell");
+    let mut findings = vec![Finding::good(about, format!("{version} answers"))];
+    let wanted: Vec<&str> = target
+        .slurm
+        .partition
+        .iter()
+        .flat_map(|names| names.split(','))
+        .collect();
+    for name in &wanted {
+        if !facts.parts.iter().any(|part| part.name == *name) {
+            let names: Vec<&str> = facts.parts.iter().map(|part| part.name.as_str()).collect();
+            findings.push(Finding::bad(
+                Grade::Bad,
+                "parts",
+                format!("there is no partition {name}"),
+                format!(
+                    "set `partition` in targets.yaml to one of {}",
+                    names.join(", ")
+                ),
+            ));
+        }
+    }
+    let is_ours = |part: &PartFacts| {
+        if wanted.is_empty() {
+            part.is_default
+        } else {
+            wanted.contains(&part.name.as_str())
+        }
+    };
+    findings.extend(
+        facts
+            .parts
+            .iter()
+            .map(|part| part_finding(target, part, is_ours(part))),
+    );
+    if target.kind == TargetKind::Slurm {
+        findings.push(match &facts.history {
+            Some(_) => Finding::good("history", "sacct tells how jobs ended"),
+            None => Finding::good(
+                "history",
+                "no accounting here (sacct): how a job ended is known for the minutes that Slurm remembers it, and by what lathe itself \
+                 writes beside the run",
+            ),
+        });
+    }
+    findings
+}
+
+fn part_finding(target: &Target, part: &PartFacts, is_ours: bool) -> Finding {
+    let mut words = Vec::new();
+    let unusable = match part.unusable_nodes {
+        0 => String::new(),
+        count => format!(", {count} down or drained"),
+    };
+    match target.kind {
+        TargetKind::Slurm => words.push(format!(
+            "{} of {} nodes idle{unusable}",
+            part.idle_nodes, part.nodes
+        )),
+        _ => words.push(format!("{} nodes", part.nodes)),
+    }
+    if part.gpus > 0 {
+        words.push(format!(
+            "{} of {} GPUs free",
+            part.gpus - part.used_gpus.min(part.gpus),
+            part.gpus
+        ));
+    } else {
+        words.push("no GPUs".to_owned());
+    }
+    words.push(format!(
+        "{} of {} processors free",
+        part.cpus - part.used_cpus.min(part.cpus),
+        part.cpus
+    ));
+    if let Some(limit) = &part.time_limit {
+        words.push(format!("at most {limit}"));
+    }
+    let mark = if is_ours && target.kind == TargetKind::Slurm {
+        " (for these runs)"
+    } else {
+        ""
+    };
+    let what = match target.kind {
+        TargetKind::Slurm => format!("partition {}{mark}: {}", part.name, words.join(", ")),
+        _ => words.join(", "),
+    };
+    if !is_ours || (part.is_up && part.unusable_nodes < part.nodes.max(1)) {
+        return Finding::good("parts", what);
+    }
+    let why = if part.is_up {
+        "none of its nodes can be used"
+    } else {
+        "it is closed"
+    };
+    Finding::bad(
+        Grade::Caution,
+        "parts",
+        format!("{what}; {why}"),
+        "runs wait until it is open again; name another as `partition` in targets.yaml, or ask who runs the cluster",
+    )
 }
 
 fn trainer(target: &Target, facts: &Facts) -> Finding {
@@ -350,6 +500,7 @@ mod tests {
             host: "gpu1".to_owned(),
             findings: Vec::new(),
             facts: None,
+            cluster: None,
             clock_ahead_ms: Some((ahead_ms, 20)),
             connect_ms: Some(40),
         };
@@ -389,6 +540,50 @@ mod tests {
                 .iter()
                 .all(|finding| finding.to_do.is_none())
         );
+    }
+
+    #[test]
+    fn a_cluster_tells_its_partitions_and_what_is_wrong_with_the_one_that_is_wanted() {
+        let mut target = Target::host("lab");
+        target.kind = TargetKind::Slurm;
+        target.slurm.partition = Some("gpu".to_owned());
+        let part = |name: &str| PartFacts {
+            name: name.to_owned(),
+            is_up: true,
+            nodes: 4,
+            idle_nodes: 1,
+            unusable_nodes: 1,
+            gpus: 12,
+            used_gpus: 5,
+            cpus: 96,
+            used_cpus: 40,
+            time_limit: Some("2-00:00:00".to_owned()),
+            ..PartFacts::default()
+        };
+        let facts = ClusterFacts {
+            version: Some("slurm-wlm 22.05.8".to_owned()),
+            parts: vec![part("cpu"), part("gpu")],
+            ..ClusterFacts::default()
+        };
+        let findings = cluster(&target, &facts);
+        let ours = findings
+            .iter()
+            .find(|finding| finding.what.starts_with("partition gpu"))
+            .unwrap();
+        assert_eq!(
+            ours.what,
+            "partition gpu (for these runs): 1 of 4 nodes idle, 1 down or drained, 7 of 12 GPUs free, 56 of 96 processors free, at \
+             most 2-00:00:00"
+        );
+        assert!(findings.iter().all(|finding| finding.grade == Grade::Good));
+        target.slurm.partition = Some("gpus".to_owned());
+        let findings = cluster(&target, &facts);
+        let missing = findings
+            .iter()
+            .find(|finding| finding.grade == Grade::Bad)
+            .unwrap();
+        assert_eq!(missing.what, "there is no partition gpus");
+        assert!(missing.to_do.as_ref().unwrap().contains("one of cpu, gpu"));
     }
 
     #[test]

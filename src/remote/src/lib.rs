@@ -6,7 +6,8 @@
 //!                    ├─ launch: files that are missing there, then "begin" ────►│ supervise: trainer, log.txt, exit.json
 //!                    ├─ mirror: events.jsonl and log.txt by byte offset ◄───────│ stream
 //!                    ├─ control: the run's control.sock, a channel of its own ─►│ control
-//!                    └─ doctor, setup: what is there, what is missing           └ facts
+//!                    └─ doctor, setup: what is there, what is missing           ├ facts
+//!                                                                               └ cluster: Slurm or Ray gives the run its machine
 //! ```
 //! What crosses the line is [`wire`]: frames of JSON and bytes, never words of a shell; a command line there is one constant.
 //! Knows nothing of screens, models or what events mean.
@@ -15,6 +16,7 @@ pub mod doctor;
 pub mod far;
 pub mod hash;
 pub mod near;
+pub mod scheduler;
 pub mod setup;
 pub mod ssh;
 pub mod targets;

@@ -42,6 +42,12 @@ pub enum SetupError {
         theirs: String,
         needed: String,
     },
+    /// Nothing is sent from a machine to itself.
+    #[error(
+        "{target} uses the programs of this machine, which its nodes must see: put them into a shared folder, or name those there as \
+         `program` and `trainer` in targets.yaml"
+    )]
+    Here { target: String },
     #[error("cannot send {}: {reason}", path.display())]
     Send { path: PathBuf, reason: String },
     #[error("cannot find the libraries of {}: {reason}", path.display())]
@@ -72,6 +78,10 @@ pub fn set_up(
     programs: &Programs,
     tell: &mut dyn FnMut(&str, u64),
 ) -> Result<Done, SetupError> {
+    if target.is_here() {
+        let target = target.name.clone();
+        return Err(SetupError::Here { target });
+    }
     fits(target, programs)?;
     let lathe = hash::blob_of(&programs.lathe).map_err(|error| SetupError::Send {
         path: programs.lathe.clone(),

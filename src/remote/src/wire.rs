@@ -7,11 +7,14 @@
 //! Nothing that a person named is ever part of a command line: it stands in a frame.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, BufRead, Read, Write};
 
 use runlog::run_dir::{Exit, Standing};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::scheduler::{ClusterFacts, Scheduler};
 
 /// Raised when both sides would misunderstand each other. A new field or message that may be left out does not raise it.
 pub const PROTOCOL: u32 = 1;
@@ -19,6 +22,8 @@ pub const PROTOCOL: u32 = 1;
 pub const FAR_COMMAND: &str = "__far";
 /// The hidden command that watches over a run there.
 pub const SUPERVISE_COMMAND: &str = "__supervise";
+/// The hidden command that joins its input and output with the control socket of a run of its machine.
+pub const JOIN_COMMAND: &str = "__join";
 
 const MAGIC: &str = "lathe-far ";
 /// Of a frame's line: a list of a thousand files fits.
@@ -103,6 +108,17 @@ pub struct Have {
     pub tail_hash: String,
 }
 
+/// What opens another's door. Never shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Token(pub String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
 /// From here to there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
@@ -111,6 +127,9 @@ pub enum Ask {
     Open {
         protocol: u32,
         folder: String,
+        /// Ray's, for this conversation. Kept in memory.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<Token>,
     },
     Facts {
         /// Start the trainer, to see whether it finds its libraries.
@@ -135,6 +154,16 @@ pub enum Ask {
         files: Vec<Sent>,
     },
     Begin(Box<Begin>),
+    /// Has runs started by a scheduler, several of them as one array where it knows such. Not a field of `Begin`: an older
+    /// program would pass over it and start them on its own machine.
+    Submit {
+        begins: Vec<Begin>,
+        scheduler: Box<Scheduler>,
+    },
+    /// What there is of a scheduler.
+    Cluster {
+        scheduler: Box<Scheduler>,
+    },
     /// Follow a run from there on; answered until the line is closed.
     Stream {
         run: String,
@@ -202,6 +231,13 @@ pub enum Say {
         path: String,
         supervisor: u32,
     },
+    Submitted {
+        /// The directory of each run.
+        paths: Vec<String>,
+        /// The scheduler's name of each.
+        jobs: Vec<String>,
+    },
+    Cluster(Box<ClusterFacts>),
     /// A file begins here: where the other end asked for, or at 0 because it is another file now.
     From {
         name: String,

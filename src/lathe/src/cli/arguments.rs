@@ -227,6 +227,9 @@ pub enum Command {
     /// Watches over a run that was started from another machine
     #[command(name = remote::wire::SUPERVISE_COMMAND, hide = true)]
     Supervise { run: PathBuf },
+    /// Joins standard input and output with the control socket of a run of this machine
+    #[command(name = remote::wire::JOIN_COMMAND, hide = true)]
+    Join { run: PathBuf },
     /// Starts verl for a run directory, follows it and records its end
     #[command(name = crate::launch::VERL_COMMAND, hide = true)]
     Verl {
@@ -245,7 +248,7 @@ const TARGETS_HELP: &str = "\
 Targets stand in targets.yaml, in this folder and in lathe's folder of your configuration:
 
   gpu1:                      # lathe run EXPERIMENT --on gpu1
-    kind: ssh                # ssh or local
+    kind: ssh                # ssh, slurm, ray or local
     host: ana@gpu1.lab       # as `ssh` takes it: aliases, jumps, keys of ~/.ssh/config [default: the name]
     gpus: auto               # one free one; as_is, none, a number of free ones, or a list such as [0, 1]
     at_once: 2               # runs at the same time; more wait there for their turn
@@ -254,6 +257,19 @@ Targets stand in targets.yaml, in this folder and in lathe's folder of your conf
     environment: {HF_HOME: /data/hf}
     pass: [WANDB_API_KEY]    # variables that the trainer gets as they are here; nothing of them is written down
     program, trainer, libtorch, ssh_config, connect_timeout, compression
+  lab:                       # a cluster of Slurm's: a run is a job, a sweep one array
+    kind: slurm
+    host: login.lab          # where sbatch is [default: this machine]; folder must be one that the nodes see
+    partition: gpu           # also account, qos, constraint, gpu_type, cpus, memory, sbatch: [--nice=100]
+    gpus: 2
+    time: 12:00:00
+    requeue: preempted       # goes on from its newest checkpoint; always: at the end of its time too; never
+    before: [module load cuda]
+  head:                      # a cluster of Ray's: a run is a job of its Jobs API
+    kind: ray
+    address: http://127.0.0.1:8265   # as seen from `host` [default: this machine]
+    gpus: 1                  # also cpus, memory, resources: {NAME: count}
+    token: RAY_AUTH_TOKEN    # the variable that holds it
 
 A host that stands in no file is a target too: lathe doctor HOST.";
 
@@ -484,6 +500,9 @@ pub struct RunArguments {
     /// Where: a target, or a host that `ssh` knows. Ctrl-C then leaves the run alone
     #[arg(long, value_name = "TARGET")]
     pub on: Option<String>,
+    /// With --on: overrides of several values, a.b={v,w} or a.b=range(1,9,2), make a run each, started together; of Slurm one array
+    #[arg(long, requires = "on", conflicts_with_all = ["resume", "dry_run", "plain", "verbose"])]
+    pub sweep: bool,
     /// Check everything, print the command that would start the trainer, and start nothing
     #[arg(long, conflicts_with_all = ["detach", "resume"])]
     pub dry_run: bool,

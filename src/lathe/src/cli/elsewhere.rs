@@ -22,10 +22,13 @@ use super::{Failure, Output, experiment_file, report, run, runs};
 use crate::headless::{End, Follow, format};
 use crate::launch::{self, ElsewhereError, Ending, Order};
 use crate::terminal::{Role, Terminal};
+use crate::tui::pages::launch::sweep::{self, Combine};
 
 /// How long the first sign of life there may take after the run has begun: loading libtorch from a cold network disk.
 const FIRST_SIGN_PATIENCE: std::time::Duration = std::time::Duration::from_secs(180);
 
+/// A scheduler with a free machine looks at its queue within seconds: a run that waits longer is told of.
+const QUEUE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(4);
 /// How long the last bytes of a run that has ended may take: its trainer still closes its files.
 const LAST_BYTES_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 /// How long `lathe runs` waits for news of the runs of other machines.
@@ -89,10 +92,21 @@ pub fn answer() -> i32 {
 /// `lathe __supervise RUN`
 pub fn supervise(run: &Path) -> i32 {
     match far::supervise(here(), run) {
-        Ok(()) => exit_code::OK,
+        Ok(code) => code,
         Err(reason) => {
             eprintln!("lathe: {reason}");
             exit_code::UNEXPECTED
+        }
+    }
+}
+
+/// `lathe __join RUN`
+pub fn join(run: &Path) -> i32 {
+    match far::join_here(run) {
+        Ok(()) => exit_code::OK,
+        Err(reason) => {
+            eprintln!("lathe: {reason}");
+            exit_code::UNREACHABLE
         }
     }
 }
@@ -120,8 +134,10 @@ pub fn targets(json: bool, out: &mut Output, terminal: Terminal) -> Result<i32, 
         for target in rows {
             out.json(&json!({
                 "target": target.name, "kind": target.kind.word(), "host": target.host,
-                "folder": target.folder, "gpus": gpus_words(&target.gpus), "at_once": target.at_once,
+                "folder": target.folder, "gpus": gpus_words(target), "at_once": target.at_once,
                 "models": target.models,
+                "partition": target.slurm.partition,
+                "address": (target.kind == TargetKind::Ray).then_some(&target.ray.address),
                 "file": target.written.as_ref().map(|(file, _)| file),
                 "line": target.written.as_ref().map(|(_, line)| line),
             }))?;
@@ -141,9 +157,14 @@ pub fn targets(json: bool, out: &mut Output, terminal: Terminal) -> Result<i32, 
             |of: fn(&Target) -> usize| rows.iter().map(|target| of(target)).max().unwrap_or(0);
         let names = width(|target| target.name.len()).max(6);
         let hosts = width(|target| target.host.len()).max(4);
+        let has_asks = rows.iter().any(|target| !asks_words(target).is_empty());
         let header = format!(
-            "{:names$}  {:5}  {:hosts$}  {:12}  AT ONCE",
-            "TARGET", "KIND", "HOST", "GPUS"
+            "{:names$}  {:5}  {:hosts$}  {:12}  AT ONCE{}",
+            "TARGET",
+            "KIND",
+            "HOST",
+            "GPUS",
+            if has_asks { "  ASKS FOR" } else { "" }
         );
         out.line(&terminal.paint(Role::Muted, &header))?;
         for target in rows {
@@ -153,14 +174,17 @@ pub fn targets(json: bool, out: &mut Output, terminal: Terminal) -> Result<i32, 
             };
             let host = match target.kind {
                 TargetKind::Local => "-",
-                TargetKind::Ssh => &target.host,
+                _ if target.is_here() => "here",
+                _ => &target.host,
             };
-            out.line(&format!(
-                "{:names$}  {:5}  {host:hosts$}  {:12}  {at_once}",
+            let asks = asks_words(target);
+            let row = format!(
+                "{:names$}  {:5}  {host:hosts$}  {:12}  {at_once:7}  {asks}",
                 target.name,
                 target.kind.word(),
-                gpus_words(&target.gpus)
-            ))?;
+                gpus_words(target)
+            );
+            out.line(row.trim_end())?;
         }
     }
     let has_errors = !targets.complaints.is_empty();
@@ -171,8 +195,37 @@ pub fn targets(json: bool, out: &mut Output, terminal: Terminal) -> Result<i32, 
     })
 }
 
-fn gpus_words(gpus: &Gpus) -> String {
-    match gpus {
+/// What a job asks its scheduler for.
+fn asks_words(target: &Target) -> String {
+    let slurm = &target.slurm;
+    match target.kind {
+        TargetKind::Local | TargetKind::Ssh => String::new(),
+        TargetKind::Ray => target.ray.address.clone(),
+        TargetKind::Slurm => {
+            let named = [
+                ("partition", &slurm.partition),
+                ("time", &slurm.time),
+                ("memory", &slurm.memory),
+            ];
+            let words: Vec<String> = named
+                .iter()
+                .filter_map(|(name, value)| Some(format!("{name} {}", value.as_ref()?)))
+                .collect();
+            words.join(", ")
+        }
+    }
+}
+
+fn gpus_words(target: &Target) -> String {
+    match &target.gpus {
+        Gpus::Free(count) if target.kind.has_scheduler() => {
+            let of = target
+                .slurm
+                .gpu_type
+                .as_ref()
+                .map_or_else(String::new, |name| format!(" {name}"));
+            format!("{count}{of}")
+        }
         Gpus::AsIs => "as it is".to_owned(),
         Gpus::None => "none".to_owned(),
         Gpus::Free(1) => "one free".to_owned(),
@@ -201,7 +254,7 @@ pub fn examine(
     terminal: Terminal,
 ) -> Result<i32, Failure> {
     let target = target(name, terminal)?;
-    if target.kind == TargetKind::Local {
+    if !target.kind.is_elsewhere() {
         return Err(Failure::usage(
             "this machine needs no line; `lathe check EXPERIMENT` looks at it",
         ));
@@ -295,6 +348,12 @@ fn set_up(target: &Target, out: &mut Output) -> Result<i32, Failure> {
 
 /// On this terminal, with whatever questions there are.
 fn login(target: &Target) -> Result<i32, Failure> {
+    if target.is_here() {
+        return Err(Failure::usage(format!(
+            "{} is spoken to from this machine: there is nothing to log in to",
+            target.name
+        )));
+    }
     let status = target.ssh().login().status().map_err(|error| {
         Failure::unexpected(format!("cannot start ssh: {error}; is OpenSSH installed?"))
     })?;
@@ -416,7 +475,12 @@ pub(super) fn run_elsewhere(
         .map_err(|error| Failure::unexpected(format!("cannot take over signals: {error}")))?;
     let keeper = keep(&run_dir)?;
     if is_detached {
-        return detach(&run_dir, form.json, out);
+        let queue_patience = if prepared.target.kind.has_scheduler() {
+            QUEUE_PATIENCE
+        } else {
+            std::time::Duration::ZERO
+        };
+        return detach(&run_dir, queue_patience, form.json, out);
     }
     let rollouts = (job == launch::Job::Run)
         .then(|| experiment_file::rollouts_per_step(&prepared.loaded.experiment));
@@ -424,6 +488,61 @@ pub(super) fn run_elsewhere(
         follow.other(&run_dir, view)
     })?;
     finish(&run_dir, keeper, &followed, form.json, out, terminal)
+}
+
+/// `lathe run EXPERIMENT --on TARGET --sweep`: a run for each combination of values, started together and left there.
+pub(super) fn sweep(
+    order: &Order,
+    target: &Target,
+    json: bool,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    if !target.kind.is_elsewhere() {
+        return Err(Failure::usage(
+            "--sweep starts runs on another machine; on this one page Launch of the workbench queues them",
+        ));
+    }
+    let plan = sweep::plan(&order.overrides, Combine::Grid).map_err(Failure::usage)?;
+    let Some(first) = plan.first() else {
+        return Err(Failure::usage("the sweep makes no run"));
+    };
+    // Tells the complaints, of the first for all.
+    let loaded = experiment_file::load_for_run(&order.experiment, &first.overrides, terminal)?;
+    let base = order
+        .name
+        .clone()
+        .unwrap_or_else(|| loaded.experiment.trainer.experiment_name.clone());
+    let orders = plan
+        .iter()
+        .map(|planned| Order {
+            overrides: planned.overrides.clone(),
+            name: Some(sweep::run_name(&base, &planned.label)),
+            ..order.clone()
+        })
+        .collect();
+    let started =
+        launch::start_together(orders, &target.name).map_err(|error| failed(error, terminal))?;
+    for run_dir in &started {
+        if json {
+            out.json(&json!({
+                "event": "detached", "run": run_dir.name(), "run_dir": report::absolute(run_dir.path()),
+                "target": target.name,
+            }))?;
+        } else {
+            out.line(&format!(
+                "run {} on {}",
+                run_dir.path().display(),
+                target.name
+            ))?;
+        }
+    }
+    if !json {
+        out.line(
+            "how they stand: lathe runs    watch one: lathe watch RUN    stop one: lathe stop RUN",
+        )?;
+    }
+    Ok(exit_code::OK)
 }
 
 /// As [`report::print`], with what the other machine says of a trainer that died.
@@ -442,6 +561,14 @@ pub(super) fn finish(
         keeper.wait_until_complete(LAST_BYTES_PATIENCE);
     }
     let code = report::print(run_dir, followed, json, out, terminal)?;
+    if let End::Recorded(ended) = &followed.end
+        && ended.status == runlog::event::RunStatus::Stopped
+        && let Some(exit) = runlog::run_dir::Exit::read(run_dir.path())
+        && !exit.reason.starts_with("the trainer ended")
+    {
+        // Whoever stopped it is known there.
+        eprintln!("{}: {}", exit.host, exit.reason);
+    }
     if let End::Gone { .. } = followed.end
         && let Some(exit) = runlog::run_dir::Exit::read(run_dir.path())
         && !exit.last_words.is_empty()
@@ -458,6 +585,14 @@ pub(super) fn finish(
 /// The copy of a run of another machine is kept while this lives.
 pub(super) fn keep(run_dir: &RunDir) -> Result<Option<Keeper>, Failure> {
     launch::keep_copy(run_dir).map_err(Failure::usage)
+}
+
+/// What a run of another machine waits for there, when it was last heard of.
+pub(super) fn waits(run_dir: &RunDir) -> Option<String> {
+    match Mirror::read(run_dir)?.standing {
+        Standing::Queued { why } => Some(why),
+        _ => None,
+    }
 }
 
 /// Brings the copies in a runs directory up to date, as far as their machines answer soon.
@@ -485,7 +620,12 @@ fn failed(error: ElsewhereError, terminal: Terminal) -> Failure {
 }
 
 /// Waits until the run shows that it lives there, waits for its turn, or does not live.
-fn detach(run_dir: &RunDir, json: bool, out: &mut Output) -> Result<i32, Failure> {
+fn detach(
+    run_dir: &RunDir,
+    queue_patience: std::time::Duration,
+    json: bool,
+    out: &mut Output,
+) -> Result<i32, Failure> {
     let start = std::time::Instant::now();
     let words = loop {
         let now = std::time::SystemTime::now();
@@ -503,7 +643,9 @@ fn detach(run_dir: &RunDir, json: bool, out: &mut Output) -> Result<i32, Failure
             (Liveness::Failed { reason }, _) => {
                 return Err(Failure::told(exit_code::RUN_FAILED, reason.clone()));
             }
-            (_, Some(Standing::Queued { why })) if why != "to begin" => {
+            (_, Some(Standing::Queued { why }))
+                if why != "to begin" && start.elapsed() >= queue_patience =>
+            {
                 break format!("it waits {why}");
             }
             _ if glance.total_steps > 0 => break "it runs".to_owned(),

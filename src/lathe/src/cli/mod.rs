@@ -111,6 +111,7 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         } => elsewhere::pull(&run, checkpoint.as_deref(), &place, out, terminal),
         Command::Far => Ok(elsewhere::answer()),
         Command::Supervise { run } => Ok(elsewhere::supervise(&run)),
+        Command::Join { run } => Ok(elsewhere::join(&run)),
         Command::Keys { filter, json } => keys::keys(filter.as_deref(), json, out, terminal),
         Command::Metrics {
             filter,

@@ -24,6 +24,14 @@ const LAST_COUNT: usize = 10;
 /// Metrics of the list, as words of the filter; those that no run has are left out.
 const LISTED: [&str; 3] = ["reward", "score", "kl"];
 
+/// What a run of another machine waits for there.
+fn waits(entry: &Entry) -> Option<String> {
+    if !matches!(entry.glance.liveness, Liveness::Running) {
+        return None;
+    }
+    elsewhere::waits(&entry.run_dir).map(|why| format!("it waits {why}"))
+}
+
 /// The list of runs with all that page Runs shows of each.
 pub fn runs(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i32, Failure> {
     let root = root(place);
@@ -59,7 +67,12 @@ pub fn runs(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i
             let rest = line.strip_prefix(state).unwrap_or_default();
             let state = terminal.paint(role(entry), state);
             out.line(&format!("{state}{rest}"))?;
-            let reasons = [entry.glance.liveness.reason(), entry.problem.as_deref()];
+            let waits = waits(entry);
+            let reasons = [
+                waits.as_deref(),
+                entry.glance.liveness.reason(),
+                entry.problem.as_deref(),
+            ];
             for text in reasons
                 .into_iter()
                 .flatten()

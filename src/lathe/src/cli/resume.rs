@@ -10,7 +10,7 @@ use runlog::state::{Liveness, glance};
 use super::arguments::RunArguments;
 use super::{Failure, Output, experiment_file, report, run, runs};
 use crate::headless::{End, Follow};
-use crate::launch::{self, Ending, Job};
+use crate::launch::{self, Ending, Job, Signs};
 use crate::terminal::Terminal;
 
 /// Starts the trainer on the run's directory again and follows it to its end.
@@ -70,7 +70,7 @@ pub fn run(
         let log = runlog::open::open(&run_dir).map_err(unread)?.tail;
         return run::detach(
             &run_dir,
-            log,
+            (log, Signs::Ours),
             start()?,
             arguments.form.json,
             (out, terminal),

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use remote::targets::TargetKind;
 use runlog::event::{EventKind, RunStatus};
 use runlog::exit_code;
 use runlog::recorder::{Options, Recorder};
@@ -88,7 +87,10 @@ fn start_and_follow(
     }
     if let Some(name) = &arguments.on {
         let target = elsewhere::target(name, terminal)?;
-        if target.kind == TargetKind::Ssh {
+        if arguments.sweep {
+            return elsewhere::sweep(&order, &target, arguments.form.json, out, terminal);
+        }
+        if target.kind.is_elsewhere() {
             let is_detached = arguments.detach;
             return elsewhere::run_elsewhere(
                 order,

@@ -86,6 +86,7 @@ fn json_row(run: &RunDir, glance: &Glance) -> serde_json::Value {
         "pid": info.pid,
         "status": glance.word(),
         "reason": glance.liveness.reason(),
+        "waits": (glance.liveness == Liveness::Running).then(|| elsewhere::waits(run)).flatten(),
         "exit_code": glance.end.as_ref().map(|(_, code, _)| code),
         "mode": glance.mode,
         "step": glance.step,

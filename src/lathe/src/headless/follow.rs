@@ -6,8 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
+use runlog::event::RunStatus;
 use runlog::exit_code;
-use runlog::run_dir::{Mirror, MirrorLink, RunDir, Standing};
+use runlog::run_dir::{Exit, Mirror, MirrorLink, Origin, RunDir, Standing};
 use runlog::state::{Ended, Liveness, RunState, liveness};
 use runlog::tail::{Limits, Tail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -27,6 +28,8 @@ const LEAST_FREE_BYTES: u64 = 16 << 10;
 const GRACE: Duration = Duration::from_secs(3);
 /// How long a trainer that has recorded its end may take to exit.
 const EXIT_PATIENCE: Duration = Duration::from_secs(20);
+/// How long the word may take that a run elsewhere which was stopped is over, or waits to go on: a scheduler thinks about it.
+const WORD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How the watching ended.
 #[derive(Debug)]
@@ -237,6 +240,7 @@ impl Follow {
     fn watch_other(&mut self, run_dir: &RunDir, view: &mut dyn View) -> Result<End, Failure> {
         let mut looked_at: Option<Instant> = None;
         let mut line = LineWatch::default();
+        let mut ended_at: Option<Instant> = None;
         loop {
             if run_dir.origin().is_some()
                 && line.is_due()
@@ -255,13 +259,24 @@ impl Follow {
                 liveness(now.as_ref().unwrap_or(run_dir), None, SystemTime::now())
             });
             self.read_all(view)?;
-            if let Some(ended) = &self.state.ended {
+            if let Some(ended) = &self.state.ended
+                && !may_go_on(
+                    run_dir,
+                    ended.status,
+                    *ended_at.get_or_insert_with(Instant::now),
+                )
+            {
                 if line.cut.is_some() {
                     view.link_notice(BACK);
                 }
                 return Ok(End::Recorded(ended.clone()));
             }
-            if let Some(Liveness::PresumedDead { reason } | Liveness::Silent { reason }) = liveness
+            if self.state.ended.is_none() {
+                ended_at = None;
+            }
+            if self.state.ended.is_none()
+                && let Some(Liveness::PresumedDead { reason } | Liveness::Silent { reason }) =
+                    liveness
             {
                 return Ok(End::Gone { reason });
             }
@@ -361,6 +376,33 @@ impl LineWatch {
             self.why_queued = why;
         }
         told
+    }
+}
+
+/// Whether a run elsewhere that was stopped is put into a queue again there: by the other machine's word, which comes a moment after
+/// the log's.
+fn may_go_on(run_dir: &RunDir, status: RunStatus, ended_at: Instant) -> bool {
+    if status != RunStatus::Stopped || run_dir.origin().and_then(Origin::target).is_none() {
+        return false;
+    }
+    if Exit::read(run_dir.path()).is_some() {
+        return false;
+    }
+    match Mirror::read(run_dir) {
+        Some(mirror)
+            if matches!(
+                mirror.link,
+                MirrorLink::Complete | MirrorLink::Disconnected { .. }
+            ) =>
+        {
+            false
+        }
+        Some(mirror) => match mirror.standing {
+            Standing::Queued { .. } => true,
+            Standing::Running => ended_at.elapsed() < WORD_PATIENCE,
+            Standing::Ended | Standing::Lost { .. } => false,
+        },
+        None => false,
     }
 }
 

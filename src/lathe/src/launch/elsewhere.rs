@@ -13,12 +13,12 @@ use std::path::{Component, Path, PathBuf};
 
 use experiment::Loaded;
 use experiment::yaml::{self, Node, Value};
-use remote::near::launch::{ShipError, Shipment, Shipped, begin};
+use remote::near::launch::{ShipError, Shipment, Shipped, begin, submit};
 use remote::near::mirror;
 use remote::near::pull::{self, PullError};
 use remote::targets::TargetError;
 use remote::{Keeper, Link, LinkError, Target, Targets, hash, wire};
-use runlog::run_dir::{NewRun, Origin, RunDir, RunDirError, git_state};
+use runlog::run_dir::{NewRun, Origin, RunDir, RunDirError, RunInfo, git_state};
 
 use super::start::{Order, StartError, inspected, name_override, only_supervised};
 use crate::check::{self, Place};
@@ -209,29 +209,64 @@ fn name_there(written: &str, path: &Path) -> String {
     format!("sent/{}/{name}", &mark[..8])
 }
 
+/// A run that is about to begin: its directory here, and what is asked for there.
+struct Staged {
+    run_dir: RunDir,
+    info: RunInfo,
+    begin: wire::Begin,
+}
+
+impl Staged {
+    /// Of a run that never was.
+    fn discard(&self) {
+        let _ = std::fs::remove_dir_all(self.run_dir.path());
+    }
+
+    /// The run has begun at `path` there.
+    fn settle(
+        mut self,
+        target: &Target,
+        runs_root: &Path,
+        path: String,
+    ) -> Result<RunDir, ElsewhereError> {
+        self.info.origin = Some(Origin::Target {
+            target: target.name.clone(),
+            path,
+        });
+        self.run_dir.replace_info(self.info)?;
+        let path = runs_root.join(self.run_dir.name());
+        std::fs::rename(self.run_dir.path(), &path).map_err(|source| ElsewhereError::Copy {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(RunDir::open(&path)?)
+    }
+}
+
 impl Elsewhere {
     /// Sends what is missing there and begins. `tell` hears the name of each file that goes, and its bytes.
     pub fn start(&self, tell: &mut dyn FnMut(&str, u64)) -> Result<Begun, ElsewhereError> {
         let target = &self.target;
         let mut link = Link::open(target)?;
         let shipped = self.shipment.send(&mut link, tell)?;
-        let staging = self.order.runs_root.join(STAGING);
-        let mut run_dir = RunDir::create(&staging, &self.new_run())?;
-        let begun = self.begin(&mut link, &mut run_dir);
+        let staged = self.stage(&link)?;
+        let wanted = staged.begin.clone();
+        let begun = match target.scheduler() {
+            None => begin(&mut link, wanted),
+            Some(scheduler) => submit(&mut link, vec![wanted], scheduler)
+                .map(|paths| paths.into_iter().next().unwrap_or_default()),
+        };
         if begun.is_err() {
-            // Of a run that never was.
-            let _ = std::fs::remove_dir_all(run_dir.path());
+            staged.discard();
         }
-        begun?;
-        let path = self.order.runs_root.join(run_dir.name());
-        std::fs::rename(run_dir.path(), &path).map_err(|source| ElsewhereError::Copy {
-            path: path.clone(),
-            source,
-        })?;
-        // Empty unless somebody starts another run just now.
-        let _ = std::fs::remove_dir(&staging);
-        let run_dir = RunDir::open(&path)?;
+        let run_dir = staged.settle(target, &self.order.runs_root, begun?)?;
+        self.sweep_up();
         Ok(Begun { run_dir, shipped })
+    }
+
+    /// Empty unless somebody starts another run just now.
+    fn sweep_up(&self) {
+        let _ = std::fs::remove_dir(self.order.runs_root.join(STAGING));
     }
 
     fn new_run(&self) -> NewRun {
@@ -253,14 +288,15 @@ impl Elsewhere {
         }
     }
 
-    fn begin(&self, link: &mut Link, run_dir: &mut RunDir) -> Result<(), ElsewhereError> {
+    fn stage(&self, link: &Link) -> Result<Staged, ElsewhereError> {
         let target = &self.target;
+        let run_dir = RunDir::create(&self.order.runs_root.join(STAGING), &self.new_run())?;
         let mut info = run_dir.info().clone();
         info.host.clone_from(&link.far_host);
         // Nobody's yet: the trainer writes its own.
         (info.pid, info.process_start_ticks, info.boot_id) = (0, None, None);
         info.origin = None;
-        let wanted = wire::Begin {
+        let begin = wire::Begin {
             name: run_dir.name().to_owned(),
             verb: self.order.job.verb().to_owned(),
             info: serde_json::to_value(&info).expect("it has only string keys"),
@@ -274,13 +310,11 @@ impl Elsewhere {
             trainer: target.trainer.clone(),
             libraries: target.libtorch.clone(),
         };
-        let path = begin(link, wanted)?;
-        info.origin = Some(Origin::Target {
-            target: target.name.clone(),
-            path,
-        });
-        run_dir.replace_info(info)?;
-        Ok(())
+        Ok(Staged {
+            run_dir,
+            info,
+            begin,
+        })
     }
 }
 
@@ -289,6 +323,48 @@ pub fn start_elsewhere(order: Order, target: &str) -> Result<RunDir, ElsewhereEr
     let target = targets().find(target)?;
     let begun = prepare_elsewhere(order, target)?.start(&mut |_, _| {})?;
     Ok(begun.run_dir)
+}
+
+/// Has the scheduler of a target start several runs together: of Slurm one array, in one place of its queue. All or none.
+pub fn start_together(orders: Vec<Order>, target: &str) -> Result<Vec<RunDir>, ElsewhereError> {
+    let target = targets().find(target)?;
+    let prepared = orders
+        .into_iter()
+        .map(|order| prepare_elsewhere(order, target.clone()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut link = Link::open(&target)?;
+    for one in &prepared {
+        one.shipment.send(&mut link, &mut |_, _| {})?;
+    }
+    let mut staged = Vec::new();
+    for one in &prepared {
+        match one.stage(&link) {
+            Ok(run) => staged.push(run),
+            Err(error) => {
+                staged.iter().for_each(Staged::discard);
+                return Err(error);
+            }
+        }
+    }
+    let begins: Vec<wire::Begin> = staged.iter().map(|run| run.begin.clone()).collect();
+    let begun = match target.scheduler() {
+        Some(scheduler) => submit(&mut link, begins, scheduler),
+        None => begins
+            .into_iter()
+            .map(|wanted| begin(&mut link, wanted))
+            .collect(),
+    };
+    if begun.is_err() {
+        staged.iter().for_each(Staged::discard);
+    }
+    let started = staged
+        .into_iter()
+        .zip(&prepared)
+        .zip(begun?)
+        .map(|((run, one), path)| run.settle(&target, &one.order.runs_root, path))
+        .collect();
+    prepared.iter().for_each(Elsewhere::sweep_up);
+    started
 }
 
 /// Makes a directory here for a run that lies there; its log is copied when somebody keeps it.

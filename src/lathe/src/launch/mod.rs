@@ -24,7 +24,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 pub use elsewhere::{
-    ElsewhereError, adopt, keep_copy, prepare_elsewhere, start_elsewhere, targets,
+    ElsewhereError, adopt, keep_copy, prepare_elsewhere, start_elsewhere, start_together, targets,
 };
 pub use ending::{Ending, last_lines};
 pub use find::find_trainer;

@@ -243,12 +243,12 @@ pub fn first_sign(mut tail: Tail, trainer: &mut Trainer, signs: Signs) -> Result
         let batch = tail
             .wait(Limits::LIVE, Duration::from_millis(100))
             .map_err(StartError::Watch)?;
-        let is_anothers = |kind: &EventKind| {
+        let is_of_another = |kind: &EventKind| {
             signs == Signs::Ours
                 && matches!(kind, EventKind::RunStarted { pid, .. } if *pid != trainer.pid())
         };
         (batch.events.iter())
-            .filter(|event| !is_anothers(&event.kind))
+            .filter(|event| !is_of_another(&event.kind))
             .for_each(|event| state.apply(event));
         match ending {
             Some(ending) if state.ended.is_none() => return Err(StartError::Ended { ending }),

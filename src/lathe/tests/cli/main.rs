@@ -7,6 +7,7 @@
 mod bandit;
 mod check;
 mod checkpoints;
+mod cluster;
 mod ctl;
 mod export;
 mod fake_trainer;

@@ -2,14 +2,16 @@
 
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
+use super::cluster::{self, Scheduled};
 use super::{Folder, Here, Supervisor, facts, is_inner, project};
+use crate::scheduler::Requeue;
 use crate::wire::{Begin, Gpus, SUPERVISE_COMMAND, Say};
 use runlog::run_dir::write_renamed;
 
@@ -25,6 +27,17 @@ pub(super) struct Job {
     pub project: String,
     pub gpus: Gpus,
     pub at_once: u32,
+    /// A scheduler starts the supervisor, and has given it a machine by then.
+    #[serde(default)]
+    pub under: Option<Under>,
+}
+
+/// Who has started the supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum Under {
+    Slurm { requeue: Requeue },
+    Ray,
 }
 
 impl Job {
@@ -39,6 +52,26 @@ impl Job {
 }
 
 pub(super) fn begin(folder: &Folder, here: Here, begin: &Begin) -> Result<Say, String> {
+    let run = make_run(folder, here, begin, None)?;
+    let started = start(here, &run, begin);
+    if started.is_err() {
+        // Nothing runs in it, and its name is needed for the next try.
+        let _ = std::fs::remove_dir_all(&run);
+    }
+    let supervisor = started?;
+    Ok(Say::Begun {
+        path: run.display().to_string(),
+        supervisor,
+    })
+}
+
+/// A run's directory with all that its supervisor needs, or none.
+pub(super) fn make_run(
+    folder: &Folder,
+    here: Here,
+    begin: &Begin,
+    under: Option<Under>,
+) -> Result<PathBuf, String> {
     if !is_inner(&begin.name) || begin.name.contains('/') || begin.name.starts_with('.') {
         return Err(format!("`{}` is no name of a run", begin.name));
     }
@@ -50,17 +83,12 @@ pub(super) fn begin(folder: &Folder, here: Here, begin: &Begin) -> Result<Say, S
         .mode(0o700)
         .create(&run)
         .map_err(told)?;
-    let made = make(folder, &run, begin, &trainer, libraries.as_deref())
-        .and_then(|()| start(here, &run, begin));
-    if made.is_err() {
-        // Nothing runs in it, and its name is needed for the next try.
+    let made = make(folder, &run, begin, &trainer, libraries.as_deref(), under);
+    if let Err(reason) = made {
         let _ = std::fs::remove_dir_all(&run);
+        return Err(reason);
     }
-    let supervisor = made?;
-    Ok(Say::Begun {
-        path: run.display().to_string(),
-        supervisor,
-    })
+    Ok(run)
 }
 
 fn make(
@@ -69,6 +97,7 @@ fn make(
     begin: &Begin,
     trainer: &Path,
     libraries: Option<&Path>,
+    under: Option<Under>,
 ) -> Result<(), String> {
     let project = project::make(folder, run, begin)?;
     let job = Job {
@@ -78,6 +107,7 @@ fn make(
         project: project.display().to_string(),
         gpus: begin.gpus.clone(),
         at_once: begin.at_once,
+        under,
     };
     let job = serde_json::to_vec_pretty(&job).expect("only string keys");
     let info = serde_json::to_vec_pretty(&begin.info).expect("it was JSON");
@@ -155,6 +185,9 @@ fn start(here: Here, run: &Path, begin: &Begin) -> Result<u32, String> {
 
 /// Tells the supervisor, which tells the trainer: to stop after this step, or at once.
 pub(super) fn end(run: &Path, is_forced: bool) -> Result<Say, String> {
+    if let Some(scheduled) = Scheduled::read(run) {
+        return cluster::end(run, &scheduled, is_forced);
+    }
     let supervisor = Supervisor::read(run).ok_or("nothing watches over it")?;
     if !supervisor.process.lives() {
         return Err("what watched over it is gone".to_owned());

@@ -11,6 +11,7 @@
 //! Knows nothing of the machine that asks.
 
 mod begin;
+mod cluster;
 mod control;
 mod facts;
 mod gpus;
@@ -32,6 +33,8 @@ use crate::hash;
 use crate::ssh::private_dir;
 use crate::wire::{self, Ask, PROTOCOL, RunThere, Say};
 
+pub(crate) use cluster::ray::own_token;
+pub use control::join_here;
 pub(crate) use stream::GROWING;
 pub use supervise::supervise;
 
@@ -118,10 +121,16 @@ pub(crate) struct Supervisor {
     /// The GPUs it took.
     #[serde(default)]
     pub gpus: Vec<u32>,
+    /// The machine it is on.
+    #[serde(default)]
+    pub host: String,
+    /// In a job of Slurm's: its number.
+    #[serde(default)]
+    pub job: Option<String>,
 }
 
 impl Supervisor {
-    const FILE: &str = "supervisor.json";
+    pub(crate) const FILE: &str = "supervisor.json";
 
     pub fn read(run: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(run.join(Self::FILE)).ok()?).ok()
@@ -134,8 +143,13 @@ impl Supervisor {
     }
 }
 
-/// How a run stands here.
+/// How a run stands, wherever it runs.
 pub(crate) fn standing(run: &Path) -> Standing {
+    cluster::Look::once(run)
+}
+
+/// How a run of this machine stands.
+fn standing_here(run: &Path) -> Standing {
     if Exit::read(run).is_some() {
         return Standing::Ended;
     }
@@ -177,9 +191,20 @@ pub fn serve(here: Here) -> io::Result<()> {
     // Shared with the thread that answers pings while files are streamed.
     let output = Arc::new(Mutex::new(io::stdout()));
     wire::greet(&mut *lock(&output), here.version)?;
-    let Some((Ask::Open { protocol, folder }, _)) = wire::receive::<Ask>(&mut input)? else {
+    let Some((
+        Ask::Open {
+            protocol,
+            folder,
+            token,
+        },
+        _,
+    )) = wire::receive::<Ask>(&mut input)?
+    else {
         return Ok(());
     };
+    if let Some(token) = token {
+        cluster::ray::use_token(token);
+    }
     if protocol != PROTOCOL {
         let reason = format!("it speaks protocol {PROTOCOL}, and not {protocol}");
         return say(&output, &Say::No { reason }, b"");
@@ -207,9 +232,9 @@ pub fn serve(here: Here) -> io::Result<()> {
                 return stream::stream(&run, &have, window, input, output);
             }
             Ask::Control { run } => match folder.run(&run).and_then(|run| control::connect(&run)) {
-                Ok(socket) => {
+                Ok(channel) => {
                     say(&output, &Say::Joined, b"")?;
-                    return control::join(socket, input);
+                    return channel.join(input);
                 }
                 Err(reason) => say(&output, &Say::No { reason }, b"")?,
             },
@@ -268,6 +293,8 @@ fn answer(folder: &Folder, here: Here, ask: Ask) -> Result<Say, String> {
         }),
         Ask::Install { version, files } => store::install(folder, &version, &files),
         Ask::Begin(begin) => begin::begin(folder, here, &begin),
+        Ask::Submit { begins, scheduler } => cluster::submit(folder, here, &begins, &scheduler),
+        Ask::Cluster { scheduler } => Ok(Say::Cluster(Box::new(cluster::facts(&scheduler)))),
         Ask::List { run, under } => Ok(Say::Listing {
             files: store::list(&folder.run(&run)?, &under)?,
         }),
@@ -371,6 +398,8 @@ mod tests {
             trainer: Some(gone.clone()),
             waits: None,
             gpus: Vec::new(),
+            host: String::new(),
+            job: None,
         };
         supervisor.write(run.path()).unwrap();
         assert!(matches!(standing(run.path()), Standing::Lost { .. }));

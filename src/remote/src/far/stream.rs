@@ -13,7 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use runlog::run_dir::Standing;
 
-use super::{free_bytes, lock, now_ms, say, standing};
+use super::cluster::Look;
+use super::{free_bytes, lock, now_ms, say};
 use crate::hash;
 use crate::wire::{self, Ask, Beat, Have, Say};
 
@@ -65,6 +66,7 @@ pub(super) fn stream(
         changed: Condvar::new(),
     });
     listen(&shared, input, Arc::clone(&output))?;
+    let mut look = Look::new(run);
     let mut stream = Stream {
         run: run.to_owned(),
         files: GROWING.map(|name| Growing::new(run, name)).into(),
@@ -72,7 +74,8 @@ pub(super) fn stream(
         window: window.max(2 * CHUNK_BYTES as u64),
         shared,
         output,
-        standing: standing(run),
+        standing: look.standing(),
+        look,
         looked_at: Instant::now(),
         beaten_at: None,
     };
@@ -139,6 +142,7 @@ struct Stream {
     window: u64,
     shared: Arc<Shared>,
     output: Output,
+    look: Look,
     standing: Standing,
     looked_at: Instant,
     beaten_at: Option<Instant>,
@@ -150,7 +154,7 @@ impl Stream {
             // Asked before the files are read: what was written before the end is then sent before it.
             if self.looked_at.elapsed() >= STANDING_EVERY {
                 self.looked_at = Instant::now();
-                let now = standing(&self.run);
+                let now = self.look.standing();
                 if now != self.standing {
                     self.standing = now;
                     self.beaten_at = None;

@@ -26,6 +26,19 @@ pub(super) struct Turn {
     pub gpus: Taken,
 }
 
+/// In a scheduler's job, which has its place and its GPUs.
+pub(super) fn of_a_scheduler(wanted: &Gpus) -> Turn {
+    let visible = (*wanted == Gpus::None).then(String::new);
+    Turn {
+        _place: None,
+        gpus: Taken {
+            visible,
+            indices: Vec::new(),
+            locks: Vec::new(),
+        },
+    }
+}
+
 fn told(path: &Path) -> impl Fn(io::Error) -> String + '_ {
     move |error| format!("cannot use {}: {error}", path.display())
 }

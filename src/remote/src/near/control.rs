@@ -111,8 +111,12 @@ fn open(
             target.name
         )));
     }
-    let folder = target.folder.clone();
-    wire::send(stream, &Ask::Open { protocol, folder }, b"")?;
+    let opened = Ask::Open {
+        protocol,
+        folder: target.folder.clone(),
+        token: target.token(),
+    };
+    wire::send(stream, &opened, b"")?;
     wire::send(stream, &Ask::Control { run }, b"")?;
     link::await_joined(stream)?;
     stream.set_read_timeout(None)

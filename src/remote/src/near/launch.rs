@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::link::{Link, LinkError};
 use crate::hash;
+use crate::scheduler::Scheduler;
 use crate::wire::{Ask, Begin, Blob, Say, Sent};
 
 /// Of one frame of a file.
@@ -155,6 +156,20 @@ fn put(link: &mut Link, blob: &Blob, offset: u64, from: &Path) -> Result<(), Shi
 pub fn begin(link: &mut Link, begin: Begin) -> Result<String, LinkError> {
     match link.ask(&Ask::Begin(Box::new(begin)))? {
         Say::Begun { path, .. } => Ok(path),
+        other => Err(link.garbled(&format!("{other:?}"))),
+    }
+}
+
+/// Has a scheduler start runs whose files are there. Gives the directory of each there.
+pub fn submit(
+    link: &mut Link,
+    begins: Vec<Begin>,
+    scheduler: Scheduler,
+) -> Result<Vec<String>, LinkError> {
+    let count = begins.len();
+    let scheduler = Box::new(scheduler);
+    match link.ask_within(&Ask::Submit { begins, scheduler }, STORE_PATIENCE)? {
+        Say::Submitted { paths, .. } if paths.len() == count => Ok(paths),
         other => Err(link.garbled(&format!("{other:?}"))),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -80,9 +82,24 @@ pub(crate) fn far_command(target: &Target) -> Result<String, LinkError> {
     Ok(format!("exec {program} {FAR_COMMAND}"))
 }
 
-/// The process that carries a conversation.
+/// The process that carries a conversation: ssh, or of a scheduler that is spoken to from here this very program.
 pub(crate) fn carrier(target: &Target, ssh: &Ssh) -> Result<Command, LinkError> {
-    Ok(ssh.command(&far_command(target)?))
+    if !target.is_here() {
+        return Ok(ssh.command(&far_command(target)?));
+    }
+    let program = match &target.program {
+        Some(program) => {
+            let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
+            home.join(program)
+        }
+        None => std::env::current_exe().map_err(|error| LinkError::NoSsh {
+            reason: error.to_string(),
+        })?,
+    };
+    let mut command = Command::new(program);
+    // Ctrl-C at this terminal is not the conversation's end.
+    command.arg(FAR_COMMAND).process_group(0);
+    Ok(command)
 }
 
 impl Link {
@@ -146,6 +163,7 @@ impl Link {
         let open = Ask::Open {
             protocol: PROTOCOL,
             folder: target.folder.clone(),
+            token: target.token(),
         };
         match self.ask(&open)? {
             Say::Opened { host, .. } => {

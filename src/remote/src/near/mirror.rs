@@ -238,7 +238,7 @@ fn keep(path: &Path, target: &Target, shared: &Shared) {
             Err(KeepError::Link(error)) => (error.to_string(), error.is_passing()),
             Err(error @ KeepError::Here(_)) => (error.to_string(), true),
         };
-        if is_passing {
+        if is_passing && !target.is_here() {
             // It may hang on the dead line, and the next conversation with it.
             target.ssh().drop_master();
         }
@@ -426,8 +426,13 @@ fn follow(
                 })?;
                 data_at = Some(Instant::now());
                 let behind_ms = clocks.since(read_ms.saturating_sub(age_ms), now_ms());
+                let was_live = matches!(notes.mirror.link, MirrorLink::Live { .. });
                 notes.mirror.link = MirrorLink::Live { behind_ms };
-                notes.note_sometimes(run_dir);
+                if was_live {
+                    notes.note_sometimes(run_dir);
+                } else {
+                    notes.note(run_dir);
+                }
             }
             Say::File { name } => take_small(run_dir, &name, &body)?,
             Say::Pong { sent_ms, at_ms } => clocks.take(sent_ms, at_ms, now_ms()),

@@ -2,7 +2,7 @@
 //!
 //! ```yaml
 //! gpu1:                    # for --on gpu1
-//!   kind: ssh              # local or ssh
+//!   kind: ssh              # local, ssh, slurm or ray
 //!   host: ana@gpu1.lab     # as `ssh` takes it; default: the name itself
 //!   gpus: auto             # auto (one free one), as_is, none, a number of free ones, or a list such as [0, 1]
 //!   at_once: 2             # runs of ours at the same time; more wait there
@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use experiment::Complaint;
 
+use crate::scheduler::{Ray, Scheduler, Slurm};
 use crate::ssh::Ssh;
-use crate::wire::Gpus;
+use crate::wire::{Gpus, Token};
 
 pub use read::KEYS;
 
@@ -33,6 +34,10 @@ pub const DEFAULT_FOLDER: &str = ".lathe";
 pub enum TargetKind {
     Local,
     Ssh,
+    /// A cluster's queue: by Slurm's commands, here or on `host`.
+    Slurm,
+    /// Ray's Jobs API, spoken to from here or from `host`.
+    Ray,
 }
 
 impl TargetKind {
@@ -40,7 +45,18 @@ impl TargetKind {
         match self {
             Self::Local => "local",
             Self::Ssh => "ssh",
+            Self::Slurm => "slurm",
+            Self::Ray => "ray",
         }
+    }
+
+    /// A run there goes on by itself, and what is here is a copy.
+    pub fn is_elsewhere(self) -> bool {
+        self != Self::Local
+    }
+
+    pub fn has_scheduler(self) -> bool {
+        matches!(self, Self::Slurm | Self::Ray)
     }
 }
 
@@ -49,7 +65,7 @@ impl TargetKind {
 pub struct Target {
     pub name: String,
     pub kind: TargetKind,
-    /// As `ssh` takes it.
+    /// As `ssh` takes it; empty: a scheduler is spoken to from this machine.
     pub host: String,
     /// Of lathe there: programs, files, runs.
     pub folder: String,
@@ -70,6 +86,12 @@ pub struct Target {
     pub ssh_config: Option<PathBuf>,
     pub connect_timeout: Option<Duration>,
     pub is_compressed: bool,
+    /// With `kind: slurm`.
+    pub slurm: Slurm,
+    /// With `kind: ray`.
+    pub ray: Ray,
+    /// Which variable holds Ray's token; None: as Ray itself looks for it.
+    pub token: Option<String>,
     /// Where it is written; None: it stands in no file.
     pub written: Option<(PathBuf, u32)>,
 }
@@ -93,6 +115,9 @@ impl Target {
             ssh_config: None,
             connect_timeout: None,
             is_compressed: true,
+            slurm: Slurm::default(),
+            ray: Ray::default(),
+            token: None,
             written: None,
         }
     }
@@ -116,6 +141,27 @@ impl Target {
         }
         ssh.is_compressed = self.is_compressed;
         ssh
+    }
+
+    /// What gives a run its machine there; None: it runs on the target itself.
+    pub fn scheduler(&self) -> Option<Scheduler> {
+        match self.kind {
+            TargetKind::Local | TargetKind::Ssh => None,
+            TargetKind::Slurm => Some(Scheduler::Slurm(self.slurm.clone())),
+            TargetKind::Ray => Some(Scheduler::Ray(self.ray.clone())),
+        }
+    }
+
+    /// Its folder and its scheduler are this machine's: no line leads there.
+    pub fn is_here(&self) -> bool {
+        self.host.is_empty()
+    }
+
+    /// What opens its scheduler's door.
+    pub fn token(&self) -> Option<Token> {
+        (self.kind == TargetKind::Ray)
+            .then(|| crate::far::own_token(self.token.as_deref()))
+            .flatten()
     }
 
     /// lathe's program there.

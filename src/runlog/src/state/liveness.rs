@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use crate::event::{Event, EventKind, RunStatus};
 use crate::number::Values;
 use crate::run_dir::{
-    Exit, Mirror, Origin, RunDir, Standing, boot_id, host_name, process_start_ticks,
+    Exit, Mirror, MirrorLink, Origin, RunDir, Standing, boot_id, host_name, process_start_ticks,
 };
 use crate::tail;
 
@@ -67,6 +67,9 @@ pub fn word(liveness: &Liveness, is_paused: bool) -> &'static str {
 /// `now` is taken as an argument so that a test can choose it.
 pub fn liveness(run_dir: &RunDir, end: Option<(RunStatus, &str)>, now: SystemTime) -> Liveness {
     if let Some((status, reason)) = end {
+        if status == RunStatus::Stopped && waits_to_go_on(run_dir) {
+            return Liveness::Running;
+        }
         return match status {
             RunStatus::Completed => Liveness::Finished,
             RunStatus::Stopped => Liveness::Stopped,
@@ -123,6 +126,18 @@ pub fn liveness(run_dir: &RunDir, end: Option<(RunStatus, &str)>, now: SystemTim
     } else {
         Liveness::Running
     }
+}
+
+/// A run elsewhere that was stopped, and is not over by the other machine's word: it stands in a queue there to go on, or its process
+/// is still ending.
+fn waits_to_go_on(run_dir: &RunDir) -> bool {
+    matches!(run_dir.info().origin, Some(Origin::Target { .. }))
+        && Exit::read(run_dir.path()).is_none()
+        && Mirror::read(run_dir).is_some_and(|mirror| match mirror.standing {
+            Standing::Queued { .. } => true,
+            Standing::Running => matches!(mirror.link, MirrorLink::Live { .. }),
+            Standing::Ended | Standing::Lost { .. } => false,
+        })
 }
 
 /// Of a copy: what the other machine last said. A run is not dead because the line is.

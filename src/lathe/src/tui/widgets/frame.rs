@@ -34,7 +34,7 @@ pub fn block<'a>(shared: &Shared, title: &'a str, border: Role) -> Block<'a> {
 
 /// A line with a title across the top of a pane that has no frame: `─ title ──────`. `line` is [`Role::Grid`], or
 /// [`Role::Focus`] for the pane that keys go to.
-pub fn rule(shared: &Shared, title: Line<'_>, line: Role, buffer: &mut Buffer, area: Rect) {
+pub fn rule(shared: &Shared, title: &Line<'_>, line: Role, buffer: &mut Buffer, area: Rect) {
     if area.height == 0 {
         return;
     }
@@ -43,6 +43,6 @@ pub fn rule(shared: &Shared, title: Line<'_>, line: Role, buffer: &mut Buffer, a
     let dashes = shared.glyphs.pick("─", "-").repeat(columns);
     buffer.set_string(area.x, area.y, dashes, shared.style(line));
     if area.width > 3 {
-        buffer.set_line(area.x + 1, area.y, &title, area.width - 3);
+        buffer.set_line(area.x + 1, area.y, title, area.width - 3);
     }
 }

@@ -67,7 +67,7 @@ pub fn draw(page: &Compare, shared: &Shared, frame: &mut Frame<'_>, area: Rect) 
         Role::Grid
     };
     let title = Line::styled(title, shared.style(Role::Title));
-    frames::rule(shared, title, border, frame.buffer_mut(), area);
+    frames::rule(shared, &title, border, frame.buffer_mut(), area);
     let (lines, [legend, plot]) = split(page, shared, below_title(area));
     frame.render_widget(Paragraph::new(lines), legend);
     let Some(range) = page.range(shared) else {

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use remote::targets::TargetKind;
-
 use super::super::config::{files, short_name};
 use super::form::Source;
 use super::{Message, answer};
@@ -39,8 +37,8 @@ pub(super) fn targets_job() -> Effect {
         let targets = launch::targets();
         let names = targets
             .all()
-            .filter(|target| target.kind == TargetKind::Ssh)
-            .map(|target| target.name.clone())
+            .filter(|target| target.kind.is_elsewhere())
+            .map(|target| (target.name.clone(), target.kind))
             .collect();
         let problem = targets.complaints.first().map(ToString::to_string);
         answer(Message::Targets(names, problem))

@@ -17,16 +17,18 @@ mod guards;
 mod jobs;
 mod queue;
 mod starting;
-mod sweep;
+pub mod sweep;
 #[cfg(test)]
 mod tests;
 mod typing;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use experiment::Complaint;
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use remote::targets::TargetKind;
 use runlog::control::{Command as Asked, KNOBS};
 
 use super::config::files::Found;
@@ -92,7 +94,7 @@ pub enum Message {
     Listed(Result<Vec<Found>, String>),
     Read(Result<Source, String>),
     /// The targets of the files, and what is wrong with those.
-    Targets(Vec<String>, Option<String>),
+    Targets(Vec<(String, TargetKind)>, Option<String>),
     Checked {
         id: u64,
         outcome: DryRun,
@@ -107,6 +109,8 @@ pub enum Message {
         id: u64,
         outcome: Result<RunKey, String>,
     },
+    /// The same of runs that went into a scheduler's queue together.
+    StartedTogether(Vec<(u64, Result<RunKey, String>)>),
     /// What a run said to a request.
     Controlled {
         key: RunKey,
@@ -212,6 +216,8 @@ pub struct Launch {
     mode: Mode,
     queue: Queue,
     queue_list: ListState,
+    /// Targets whose runs go into a queue there together.
+    schedulers: BTreeSet<String>,
     control: Control,
     guards: guards::Guards,
     files: Option<Result<Vec<Found>, String>>,
@@ -560,7 +566,15 @@ impl Launch {
                         "targets.yaml names no other machine; `lathe targets --help` shows how",
                     ));
                 }
-                let names = std::mem::take(names);
+                self.schedulers = names
+                    .iter()
+                    .filter(|(_, kind)| kind.has_scheduler())
+                    .map(|(name, _)| name.clone())
+                    .collect();
+                let names: Vec<String> = std::mem::take(names)
+                    .into_iter()
+                    .map(|(name, _)| name)
+                    .collect();
                 self.form.change(|choices| {
                     let after = choices.target.as_ref().map_or(0, |now| {
                         names
@@ -592,6 +606,9 @@ impl Launch {
             Message::Started { id, outcome } => {
                 let outcome = std::mem::replace(outcome, Err(String::new()));
                 return self.started(*id, outcome, shared);
+            }
+            Message::StartedTogether(outcomes) => {
+                return self.started_together(std::mem::take(outcomes), shared);
             }
         }
         Vec::new()

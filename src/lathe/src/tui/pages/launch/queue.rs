@@ -79,6 +79,18 @@ impl Queue {
         due
     }
 
+    /// Whatever waits and fits, however many are going, marked as starting.
+    pub fn all_due(&mut self, is_wanted: &dyn Fn(&Order) -> bool) -> Vec<(u64, Order)> {
+        let mut due = Vec::new();
+        for item in &mut self.items {
+            if item.stage == Stage::Waiting && is_wanted(&item.order) {
+                item.stage = Stage::Starting;
+                due.push((item.id, item.order.clone()));
+            }
+        }
+        due
+    }
+
     /// The answer of the job that started it.
     pub fn started(&mut self, id: u64, outcome: Result<RunKey, String>) -> Option<&Item> {
         let item = self.items.iter_mut().find(|item| item.id == id)?;

@@ -137,21 +137,74 @@ impl Launch {
 
     /// Starts what has room now.
     pub(super) fn start_due(&mut self, _shared: &mut Shared) -> Vec<Effect> {
-        let due = self.queue.due(self.form.choices().at_once);
-        due.into_iter()
-            .map(|(id, order)| {
-                let target = order.target.clone();
-                Effect::job("start run", move || {
-                    let run_dir = match target {
-                        None => launch::start(order).map_err(|error| reason(&error)),
-                        Some(target) => launch::start_elsewhere(order, &target)
-                            .map_err(|error| reason_elsewhere(&error)),
-                    };
-                    let outcome = run_dir.map(|run_dir| RunKey::new(run_dir.path()));
-                    answer(Message::Started { id, outcome })
-                })
+        let mut due = self.queue.due(self.form.choices().at_once);
+        let mut effects = Vec::new();
+        if let Some(together) = self.take_together(&mut due) {
+            effects.push(together);
+        }
+        effects.extend(due.into_iter().map(|(id, order)| {
+            let target = order.target.clone();
+            Effect::job("start run", move || {
+                let run_dir = match target {
+                    None => launch::start(order).map_err(|error| reason(&error)),
+                    Some(target) => launch::start_elsewhere(order, &target)
+                        .map_err(|error| reason_elsewhere(&error)),
+                };
+                let outcome = run_dir.map(|run_dir| RunKey::new(run_dir.path()));
+                answer(Message::Started { id, outcome })
             })
-            .collect()
+        }));
+        effects
+    }
+
+    /// Runs for a target with a scheduler go into its queue together, all of them: how many run at once is decided there.
+    fn take_together(&mut self, due: &mut Vec<(u64, Order)>) -> Option<Effect> {
+        let target = due.iter().find_map(|(_, order)| order.target.clone())?;
+        if !self.schedulers.contains(&target) {
+            return None;
+        }
+        let is_there = |order: &Order| order.target.as_ref() == Some(&target);
+        let mut together: Vec<(u64, Order)> = Vec::new();
+        due.retain(|(id, order)| {
+            let is_there = is_there(order);
+            if is_there {
+                together.push((*id, order.clone()));
+            }
+            !is_there
+        });
+        together.extend(self.queue.all_due(&is_there));
+        Some(Effect::job("start runs", move || {
+            let (ids, orders): (Vec<u64>, Vec<Order>) = together.into_iter().unzip();
+            let outcomes = match launch::start_together(orders, &target) {
+                Ok(runs) => ids
+                    .into_iter()
+                    .zip(runs)
+                    .map(|(id, run_dir)| (id, Ok(RunKey::new(run_dir.path()))))
+                    .collect(),
+                Err(error) => {
+                    let reason = reason_elsewhere(&error);
+                    ids.into_iter()
+                        .map(|id| (id, Err(reason.clone())))
+                        .collect()
+                }
+            };
+            answer(Message::StartedTogether(outcomes))
+        }))
+    }
+
+    pub(super) fn started_together(
+        &mut self,
+        outcomes: Vec<(u64, Result<RunKey, String>)>,
+        shared: &mut Shared,
+    ) -> Vec<Effect> {
+        let mut effects: Vec<Effect> = outcomes
+            .into_iter()
+            .flat_map(|(id, outcome)| self.started(id, outcome, shared))
+            .collect();
+        effects.dedup_by(|one, other| {
+            matches!((one, other), (Effect::RefreshRuns, Effect::RefreshRuns))
+        });
+        effects
     }
 
     pub(super) fn started(

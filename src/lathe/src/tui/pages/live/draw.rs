@@ -269,7 +269,7 @@ fn draw_panel(
         title.extend(legend(&view, shared, room));
     }
     title.push(Span::raw(" "));
-    pane::rule(shared, Line::from(title), border, frame.buffer_mut(), area);
+    pane::rule(shared, &Line::from(title), border, frame.buffer_mut(), area);
     if view.legend.is_empty() {
         let shown = Line::styled("not logged by this run", shared.style(Role::Muted));
         frame.render_widget(
