@@ -5,6 +5,7 @@
 //!                    │                                                          │ store: files by hash
 //!                    ├─ launch: files that are missing there, then "begin" ────►│ supervise: trainer, log.txt, exit.json
 //!                    ├─ mirror: events.jsonl and log.txt by byte offset ◄───────│ stream
+//!                    ├─ census: what a list shows of the runs there ◄───────────│ census
 //!                    ├─ control: the run's control.sock, a channel of its own ─►│ control
 //!                    └─ doctor, setup: what is there, what is missing           ├ facts
 //!                                                                               └ cluster: Slurm or Ray gives the run its machine
@@ -22,6 +23,7 @@ pub mod ssh;
 pub mod targets;
 pub mod wire;
 
+pub use near::census::Census;
 pub use near::link::{Link, LinkError};
 pub use near::mirror::Keeper;
 pub use ssh::Ssh;

@@ -11,6 +11,7 @@ use std::fmt;
 use std::io::{self, BufRead, Read, Write};
 
 use runlog::run_dir::{Exit, Standing};
+use runlog::state::Glance;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -199,6 +200,15 @@ pub enum Ask {
     },
     /// The runs there.
     Runs,
+    /// What of the newest runs there is news since this question was last asked in this conversation; asked again at once while there
+    /// is more.
+    Census {
+        /// Runs that are told of, newest first.
+        most: u32,
+        /// Those that are known here from an earlier conversation: their experiments need not come.
+        #[serde(default)]
+        known: Vec<String>,
+    },
     /// Of a newer program.
     #[serde(other)]
     Unknown,
@@ -278,6 +288,12 @@ pub enum Say {
     Runs {
         runs: Vec<RunThere>,
     },
+    Census {
+        news: Vec<RunSeen>,
+        /// Names that were known and are no runs there any more.
+        gone: Vec<String>,
+        is_more: bool,
+    },
     #[serde(other)]
     Unknown,
 }
@@ -302,6 +318,22 @@ pub struct RunThere {
     pub name: String,
     pub standing: Standing,
     pub exit: Option<Exit>,
+}
+
+/// What a list shows of a run that lies there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSeen {
+    pub name: String,
+    /// Its `run.json`.
+    pub info: serde_json::Value,
+    /// None: it was known, or cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment_yaml: Option<String>,
+    pub standing: Standing,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<Exit>,
+    /// None: its log cannot be read there.
+    pub glance: Option<Glance>,
 }
 
 /// What there is on a machine.

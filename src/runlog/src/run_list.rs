@@ -22,6 +22,13 @@ fn stamp(path: &Path) -> Stamp {
     Some((metadata.len(), metadata.modified().ok()?))
 }
 
+/// Of the log, or of what stands for it in a copy whose log has not come.
+fn log_stamp(run_dir: &RunDir) -> Stamp {
+    stamp(&run_dir.events_path())
+        .filter(|(size, _)| *size > 0)
+        .or_else(|| stamp(&run_dir.path().join(Glance::FILE)))
+}
+
 /// One run of the list.
 #[derive(Debug)]
 pub struct Entry {
@@ -179,7 +186,7 @@ impl Entry {
             self.read(now);
             return true;
         }
-        let is_same = stamp(&self.run_dir.events_path()) == self.events_stamp
+        let is_same = log_stamp(&self.run_dir) == self.events_stamp
             && stamp(&Notes::path(&self.run_dir)) == self.notes_stamp;
         if !is_same {
             self.read(now);
@@ -198,7 +205,7 @@ impl Entry {
     fn read(&mut self, now: SystemTime) {
         self.problem = None;
         // Stamps first: what is written in between is seen at the next look.
-        self.events_stamp = stamp(&self.run_dir.events_path());
+        self.events_stamp = log_stamp(&self.run_dir);
         match glance(&self.run_dir, now) {
             Ok(glance) => self.glance = glance,
             Err(error) => {

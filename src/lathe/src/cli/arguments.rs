@@ -752,6 +752,9 @@ pub struct RunsArguments {
     pub command: Option<RunsCommand>,
     #[command(flatten)]
     pub place: RunsPlace,
+    /// Ask every target of targets.yaml too, for all runs there, also those begun from other machines
+    #[arg(long)]
+    pub targets: bool,
     /// JSON lines, one a run
     #[arg(long)]
     pub json: bool,

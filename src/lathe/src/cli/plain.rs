@@ -1,6 +1,7 @@
 //! What the workbench's pages show, as lines for pipes, logs and screen readers: `lathe runs`, and `--plain`. Columns are separated by two
 //! spaces or more, so that `awk -F '  +'` and people read the same.
 
+use std::path::Path;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
@@ -8,12 +9,13 @@ use runlog::alarms::{Alarms, Limits, Severity};
 use runlog::exit_code;
 use runlog::metrics::{self, Direction};
 use runlog::notes::Notes;
-use runlog::run_dir::{self, RunDir};
-use runlog::run_list::{Entry, RunList};
+use runlog::run_dir::RunDir;
+use runlog::run_list::Entry;
 use runlog::state::{Liveness, RunState, liveness};
 
 use super::arguments::{Form, RunsPlace};
-use super::run::{self, root};
+use super::run;
+use super::runs::Listed;
 use super::{Failure, Output, elsewhere, import, report};
 use crate::headless::judges::Judges;
 use crate::headless::{self, format, summary};
@@ -33,36 +35,29 @@ fn waits(entry: &Entry) -> Option<String> {
 }
 
 /// The list of runs with all that page Runs shows of each.
-pub fn runs(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i32, Failure> {
-    let root = root(place);
-    // What cannot be listed is told by the list.
-    if let Ok((runs, _)) = run_dir::list(&root) {
-        elsewhere::refresh(&runs);
-    }
-    let mut list = RunList::new([root.clone()]);
-    list.refresh(SystemTime::now());
-    let warn = |reason: &str| {
-        eprintln!(
-            "{} {reason}",
-            terminal.paint_stderr(Role::Caution, "warning:")
-        );
-    };
+pub fn runs(
+    root: &Path,
+    listed: &Listed,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    let entries = listed.entries();
     let mut table = vec![header(&[
         "STATE", "STEPS", "AGE", "HOST", "REWARD", "BEST", "SCORE", "BEST", "KL", "TAGS", "RUN",
     ])];
-    table.extend(rows(list.entries()));
-    let not_imported = import::not_imported(&root);
-    if list.entries().is_empty() && not_imported.is_empty() {
+    table.extend(rows(&entries));
+    let not_imported = import::not_imported(root);
+    if entries.is_empty() && not_imported.is_empty() {
         eprintln!(
             "no runs in {} yet; start one: lathe run EXPERIMENT",
             root.display()
         );
-    } else if !list.entries().is_empty() {
+    } else if !entries.is_empty() {
         let mut lines = aligned(&table).into_iter();
         for head in lines.by_ref().take(1) {
             out.line(&terminal.paint(Role::Strong, &head))?;
         }
-        for (line, entry) in lines.zip(list.entries()) {
+        for (line, entry) in lines.zip(&entries) {
             let state = entry.glance.word();
             let rest = line.strip_prefix(state).unwrap_or_default();
             let state = terminal.paint(role(entry), state);
@@ -94,13 +89,6 @@ pub fn runs(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i
             found.place()
         ))?;
     }
-    for unreadable in list.unreadable() {
-        warn(&format!(
-            "{}: {}",
-            unreadable.path.display(),
-            unreadable.reason
-        ));
-    }
     Ok(exit_code::OK)
 }
 
@@ -120,11 +108,11 @@ fn role(entry: &Entry) -> Role {
 }
 
 /// A row each, in order. Whole logs are read for them, on all cores.
-fn rows(entries: &[Entry]) -> Vec<Vec<String>> {
+fn rows(entries: &[&Entry]) -> Vec<Vec<String>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let each = entries.len().div_ceil(cores).max(1);
     std::thread::scope(|scope| {
-        let read = |part: &[Entry]| part.iter().map(row).collect::<Vec<_>>();
+        let read = |part: &[&Entry]| part.iter().map(|entry| row(entry)).collect::<Vec<_>>();
         let parts: Vec<_> = entries
             .chunks(each)
             .map(|part| scope.spawn(move || read(part)))
@@ -142,6 +130,17 @@ fn row(entry: &Entry) -> Vec<String> {
     // The end of the log may not hold the last evaluation, and never the best one.
     let state = headless::read(&entry.run_dir).ok().map(|(state, _)| state);
     let numbers = |word: &str| -> (String, String) {
+        if state.as_ref().is_none_or(|state| state.series.is_empty()) {
+            // Of a run of another machine whose log is not here: what was heard of it.
+            let last = match runlog::filter::resolve(word, glance.last.keys().map(String::as_str)) {
+                runlog::filter::Resolved::One(name) => glance.last.get(name),
+                runlog::filter::Resolved::Many(names) => {
+                    names.first().and_then(|name| glance.last.get(*name))
+                }
+                runlog::filter::Resolved::None => None,
+            };
+            return (number(last.map(|value| value.0)), "-".to_owned());
+        }
         let Some((name, series)) = state.as_ref().and_then(|state| {
             let name = match runlog::filter::resolve(word, state.series.names()) {
                 runlog::filter::Resolved::One(name) => name,

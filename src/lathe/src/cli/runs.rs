@@ -1,19 +1,25 @@
 //! `lathe runs`: every run in one table, and one run in full; `lathe stop`.
 
 use std::ffi::OsStr;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use runlog::control::{Answer, Client, Command};
 use runlog::exit_code;
 use runlog::number::Values;
-use runlog::run_dir::{self, Origin, RunDir, host_name};
+use runlog::run_dir::{self, Origin, RunDir, RunDirError, host_name};
+use runlog::run_list::{Entry, RunList};
 use runlog::state::{Evaluation, Glance, Liveness, glance, val_reward};
 use serde_json::json;
 
 use super::arguments::{RunsArguments, RunsCommand, RunsPlace};
 use super::run::root;
 use super::{Failure, Output, elsewhere, import, plain, report};
+use crate::launch::{self, Censuses};
 use crate::terminal::{Role, Terminal};
+
+/// How long `lathe runs --targets` waits for targets that were not spoken to lately: connecting through a jump host takes seconds.
+const TARGETS_PATIENCE: Duration = Duration::from_secs(12);
 
 pub fn runs(
     arguments: &RunsArguments,
@@ -26,8 +32,36 @@ pub fn runs(
             report::show(&run_dir, *json, out, terminal)?;
             Ok(exit_code::OK)
         }
-        None if arguments.json => list_json(&arguments.place, out, terminal),
-        None => plain::runs(&arguments.place, out, terminal),
+        None => list(
+            &arguments.place,
+            arguments.targets,
+            arguments.json,
+            out,
+            terminal,
+        ),
+    }
+}
+
+/// Every run, as a table or as JSON lines.
+pub fn list(
+    place: &RunsPlace,
+    asks_targets: bool,
+    json: bool,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    let root = root(place);
+    let listed = Listed::look(&root, asks_targets);
+    for reason in &listed.complaints {
+        eprintln!(
+            "{} {reason}",
+            terminal.paint_stderr(Role::Caution, "warning:")
+        );
+    }
+    if json {
+        list_json(&root, &listed, out, terminal)
+    } else {
+        plain::runs(&root, &listed, out, terminal)
     }
 }
 
@@ -37,39 +71,97 @@ pub fn find(place: &RunsPlace, run: &OsStr) -> Result<RunDir, Failure> {
         return import::newest(&sources);
     }
     match run.to_str() {
-        Some(text) => Ok(run_dir::resolve(&root(place), text)?),
+        Some(text) => {
+            let found = run_dir::resolve(&root(place), text);
+            // One that was begun elsewhere and is only listed.
+            let is_elsewhere = matches!(
+                found,
+                Err(RunDirError::NotFound { .. } | RunDirError::NoRuns { .. })
+            ) && text != "latest";
+            if is_elsewhere {
+                let roots = launch::census_roots();
+                let listed = roots
+                    .iter()
+                    .find_map(|root| run_dir::resolve(root, text).ok());
+                if let Some(listed) = listed {
+                    return Ok(listed);
+                }
+            }
+            Ok(found?)
+        }
         // Names and ids are plain text, so anything else can only be a path.
         None => Ok(RunDir::open(run.as_ref())?),
     }
 }
 
-fn list_json(place: &RunsPlace, out: &mut Output, terminal: Terminal) -> Result<i32, Failure> {
-    let root = root(place);
-    let (runs, _) = run_dir::list(&root)?;
-    elsewhere::refresh(&runs);
-    // What they say of their host and process may be news.
-    let (runs, unreadable) = run_dir::list(&root)?;
-    let now = SystemTime::now();
-    let warn = |reason: &str| {
-        eprintln!(
-            "{} {reason}",
-            terminal.paint_stderr(Role::Caution, "warning:")
+/// All runs that are listed, and what ought to be and is not.
+pub struct Listed {
+    list: RunList,
+    census_roots: Vec<PathBuf>,
+    complaints: Vec<String>,
+}
+
+impl Listed {
+    /// Brings the copies up to date first, and with `asks_targets` what is known of all other runs on targets.
+    fn look(root: &Path, asks_targets: bool) -> Self {
+        let mut censuses = Censuses::default();
+        if asks_targets {
+            censuses.ask();
+        }
+        // What cannot be listed is told by the list.
+        if let Ok((runs, _)) = run_dir::list(root) {
+            elsewhere::refresh(&runs);
+        }
+        let mut complaints = Vec::new();
+        for name in censuses.wait_for_news(TARGETS_PATIENCE) {
+            let seconds = TARGETS_PATIENCE.as_secs();
+            complaints.push(format!(
+                "{name} has not answered within {seconds} s; its runs are shown as they were last heard of"
+            ));
+        }
+        complaints.extend(censuses.problems());
+        let census_roots = censuses.roots();
+        let roots = std::iter::once(root.to_owned()).chain(census_roots.iter().cloned());
+        let mut list = RunList::new(roots);
+        list.refresh(SystemTime::now());
+        complaints.extend(
+            list.unreadable()
+                .iter()
+                .map(|unreadable| format!("{}: {}", unreadable.path.display(), unreadable.reason)),
         );
-    };
-    for run in &runs {
-        match glance(run, now) {
-            Ok(glance) => out.json(&json_row(run, &glance))?,
-            Err(error) => warn(&format!("{}: {error}", run.events_path().display())),
+        Self {
+            list,
+            census_roots,
+            complaints,
         }
     }
-    for found in import::not_imported(&root) {
+
+    /// Newest first.
+    pub fn entries(&self) -> Vec<&Entry> {
+        launch::without_doubles(self.list.entries(), &self.census_roots)
+    }
+}
+
+fn list_json(
+    root: &Path,
+    listed: &Listed,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    for entry in listed.entries() {
+        if let Some(problem) = &entry.problem {
+            eprintln!(
+                "{} {problem}",
+                terminal.paint_stderr(Role::Caution, "warning:")
+            );
+        }
+        out.json(&json_row(&entry.run_dir, &entry.glance))?;
+    }
+    for found in import::not_imported(root) {
         out.json(&json!({
             "run": null, "experiment_name": found.name, "status": "not imported",
             "origin": {"kind": "foreign", "format": found.format.name(), "path": found.place()},
         }))?;
-    }
-    for error in unreadable {
-        warn(&error.to_string());
     }
     Ok(exit_code::OK)
 }
@@ -152,7 +244,7 @@ pub fn stop(place: &RunsPlace, run: &OsStr, out: &mut Output) -> Result<i32, Fai
     let asked = Client::connect(&run_dir, &Client::name("lathe stop"))
         .and_then(|mut client| client.ask(Command::Stop));
     if !matches!(asked, Ok((_, Answer::Accepted { .. }))) {
-        crate::launch::interrupt(info.pid).map_err(|error| {
+        launch::interrupt(info.pid).map_err(|error| {
             Failure::unexpected(format!("cannot signal process {}: {error}", info.pid))
         })?;
     }

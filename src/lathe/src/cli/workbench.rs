@@ -18,7 +18,7 @@ pub fn project(
     terminal: Terminal,
 ) -> Result<i32, Failure> {
     if terminal.plain {
-        return plain::runs(place, out, terminal);
+        return runs::list(place, false, false, out, terminal);
     }
     tui::open(options(arguments, place), terminal)
 }

@@ -361,7 +361,7 @@ impl LineWatch {
                     told.push(BACK.to_owned());
                 }
             }
-            MirrorLink::Connecting | MirrorLink::Disconnected { .. } => {}
+            MirrorLink::Connecting | MirrorLink::Listed | MirrorLink::Disconnected { .. } => {}
         }
         if mirror.warning != self.warning {
             told.extend(mirror.warning.clone());

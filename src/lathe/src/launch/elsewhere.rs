@@ -15,7 +15,7 @@ use experiment::Loaded;
 use experiment::yaml::{self, Node, Value};
 use remote::near::launch::{ShipError, Shipment, Shipped, begin, submit};
 use remote::near::mirror;
-use remote::near::pull::{self, PullError};
+use remote::near::pull::{self, PullError, Pulled};
 use remote::targets::TargetError;
 use remote::{Keeper, Link, LinkError, Target, Targets, hash, wire};
 use runlog::run_dir::{NewRun, Origin, RunDir, RunDirError, RunInfo, git_state};
@@ -25,6 +25,8 @@ use crate::check::{self, Place};
 
 /// Where a run's directory here lies until the run has begun there; not listed.
 const STAGING: &str = ".starting";
+/// In a run's directory: where its dialogues are.
+const ROLLOUTS: &str = "rollouts";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ElsewhereError {
@@ -401,6 +403,22 @@ pub fn adopt(
     std::fs::rename(&staging, &path).map_err(copy)?;
     let _ = std::fs::remove_dir(runs_root.join(STAGING));
     Ok(RunDir::open(&path)?)
+}
+
+/// Fetches the recorded rollouts of a run of another machine: those that are not here. `Err`: why they cannot be had.
+pub fn pull_rollouts(run_dir: &RunDir) -> Result<Pulled, String> {
+    let Some(Origin::Target { target, path }) = run_dir.origin() else {
+        return Err(format!("{} is no run of another machine", run_dir.name()));
+    };
+    let told = |error: &dyn std::fmt::Display| error.to_string();
+    let target = targets().find(target).map_err(|error| told(&error))?;
+    let run = Path::new(path)
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let mut link = Link::open(&target).map_err(|error| told(&error))?;
+    pull::pull(&mut link, &run, ROLLOUTS, run_dir.path(), &mut |_, _| {})
+        .map_err(|error| told(&error))
 }
 
 /// Keeps the copy of a run of another machine, if that is what it is and it is not complete. `Err`: why it cannot be kept.

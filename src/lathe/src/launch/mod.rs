@@ -7,6 +7,7 @@
 //! ```
 //! `setsid` before the exec needs no unsafe code, and takes the trainer out of reach of the terminal's Ctrl-C and hang-up.
 
+mod census;
 mod elsewhere;
 mod ending;
 mod find;
@@ -23,8 +24,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+pub use census::{Censuses, census_roots, without_doubles};
 pub use elsewhere::{
-    ElsewhereError, adopt, keep_copy, prepare_elsewhere, start_elsewhere, start_together, targets,
+    ElsewhereError, adopt, keep_copy, prepare_elsewhere, pull_rollouts, start_elsewhere,
+    start_together, targets,
 };
 pub use ending::{Ending, last_lines};
 pub use find::find_trainer;

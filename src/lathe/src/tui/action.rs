@@ -161,6 +161,8 @@ pub enum Effect {
     Replay(ReplayCommand),
     /// Read the list of runs again, now.
     RefreshRuns,
+    /// Ask every target for its runs, now and from now on.
+    AskTargets,
     /// Work on another thread; its message comes back. Short jobs only: at most a few run at once.
     Job {
         /// Names it in tests and logs.
@@ -215,6 +217,7 @@ impl fmt::Debug for Effect {
             Self::CloseRun(key) => write!(f, "CloseRun({key})"),
             Self::Replay(command) => write!(f, "Replay({command:?})"),
             Self::RefreshRuns => f.write_str("RefreshRuns"),
+            Self::AskTargets => f.write_str("AskTargets"),
             Self::Job { name, .. } => write!(f, "Job({name})"),
             Self::WatchFiles { owner, files } => write!(f, "WatchFiles({owner}, {files:?})"),
             Self::Foreground { program, .. } => write!(f, "Foreground({program:?})"),

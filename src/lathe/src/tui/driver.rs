@@ -382,6 +382,7 @@ impl Driver {
                 Effect::CloseRun(key) => self.sources.close(&key),
                 Effect::Replay(command) => self.sources.replay(command),
                 Effect::RefreshRuns => self.sources.refresh_list(),
+                Effect::AskTargets => self.sources.ask_targets(),
                 Effect::Job { name, work } => self.start_job(&name, work),
                 Effect::WatchFiles { owner, files } => self.watching.set(owner, &files),
                 Effect::Foreground { mut program, then } => {

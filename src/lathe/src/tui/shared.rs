@@ -80,9 +80,18 @@ impl RunEntry {
         let mirror = self.mirror.as_ref()?;
         match (&mirror.link, &mirror.standing) {
             (MirrorLink::Complete, _) => None,
-            (MirrorLink::Live { .. }, Standing::Queued { why }) => Some(format!("waits {why}")),
+            (MirrorLink::Listed | MirrorLink::Live { .. }, Standing::Queued { why }) => {
+                Some(format!("waits {why}"))
+            }
             (link, _) => Some(link.words(now)),
         }
+    }
+
+    /// Of a run of another machine: only what this list shows of it is here.
+    pub fn is_only_listed(&self) -> bool {
+        self.mirror
+            .as_ref()
+            .is_some_and(|mirror| mirror.link == MirrorLink::Listed)
     }
 
     /// Its process lives; it may be paused.
@@ -97,14 +106,46 @@ impl RunEntry {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunList {
     pub entries: Vec<RunEntry>,
-    /// Directories that are runs but cannot be opened, with the reason.
-    pub unreadable: Vec<String>,
+    /// What ought to be in the list and is not.
+    pub unlisted: Vec<Unlisted>,
     /// The list itself could not be read.
     pub problem: Option<String>,
     /// It was read at least once.
     pub is_read: bool,
     /// Another number at each list that reaches the workbench.
     pub version: u64,
+}
+
+/// Something whose runs, or which as a run, cannot be shown: with the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unlisted {
+    /// A directory that is a run and cannot be opened.
+    Run(String),
+    /// A target that cannot be asked for its runs.
+    Target(String),
+}
+
+impl Unlisted {
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Run(reason) | Self::Target(reason) => reason,
+        }
+    }
+
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "unreadable",
+            Self::Target(_) => "unreachable",
+        }
+    }
+
+    /// As a headline.
+    pub fn title(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "This run cannot be read",
+            Self::Target(_) => "The runs of this target are not known",
+        }
+    }
 }
 
 impl RunList {

@@ -90,6 +90,10 @@ impl Sources {
     pub fn refresh_list(&self) {
         self.listing.refresh();
     }
+
+    pub fn ask_targets(&self) {
+        self.listing.ask_targets();
+    }
 }
 
 /// A thread that ends when its sender is dropped. It is not joined: it may be in a read of a dead network mount.

@@ -5,6 +5,7 @@
 //! anything.
 
 mod bandit;
+mod census;
 mod check;
 mod checkpoints;
 mod cluster;

@@ -11,6 +11,7 @@
 //! Knows nothing of the machine that asks.
 
 mod begin;
+mod census;
 mod cluster;
 mod control;
 mod facts;
@@ -219,6 +220,7 @@ pub fn serve(here: Here) -> io::Result<()> {
         host,
     };
     say(&output, &opened, b"")?;
+    let mut census = census::Census::default();
     while let Some((ask, _)) = wire::receive::<Ask>(&mut input)? {
         match ask {
             Ask::Stream { run, have, window } => {
@@ -258,6 +260,9 @@ pub fn serve(here: Here) -> io::Result<()> {
                 if let Err(reason) = sent {
                     say(&output, &Say::No { reason }, b"")?;
                 }
+            }
+            Ask::Census { most, known } => {
+                say(&output, &census.answer(&folder, most, known), b"")?;
             }
             other => {
                 let said = answer(&folder, here, other);
@@ -306,6 +311,7 @@ fn answer(folder: &Folder, here: Here, ask: Ask) -> Result<Say, String> {
         }),
         Ask::Ack { .. }
         | Ask::Open { .. }
+        | Ask::Census { .. }
         | Ask::Stream { .. }
         | Ask::Control { .. }
         | Ask::Put { .. }

@@ -1,5 +1,6 @@
-//! This side of the line: conversations, launching, the copy of a run, its control socket, files that are fetched.
+//! This side of the line: conversations, launching, the copy of a run, the list of those there, a run's control socket, files that are fetched.
 
+pub mod census;
 pub mod control;
 pub mod launch;
 pub mod link;

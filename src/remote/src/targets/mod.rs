@@ -86,6 +86,8 @@ pub struct Target {
     pub ssh_config: Option<PathBuf>,
     pub connect_timeout: Option<Duration>,
     pub is_compressed: bool,
+    /// All runs there are listed, and not only those that were begun from here.
+    pub is_listed: bool,
     /// With `kind: slurm`.
     pub slurm: Slurm,
     /// With `kind: ray`.
@@ -115,6 +117,7 @@ impl Target {
             ssh_config: None,
             connect_timeout: None,
             is_compressed: true,
+            is_listed: true,
             slurm: Slurm::default(),
             ray: Ray::default(),
             token: None,

@@ -57,6 +57,10 @@ pub const KEYS: &[(&str, &str)] = &[
         "compress what goes over the line [default: true]",
     ),
     (
+        "listed",
+        "page Runs and `lathe runs --targets` list all runs there, not only those begun here [default: true]",
+    ),
+    (
         "partition",
         "slurm: the partition, or several, as sbatch takes them [default: the cluster's]",
     ),
@@ -337,6 +341,10 @@ impl Reader<'_> {
             },
             "compression" => match value.value {
                 Value::Bool(flag) => target.is_compressed = flag,
+                _ => self.unfit(&full, value, "true or false"),
+            },
+            "listed" => match value.value {
+                Value::Bool(flag) => target.is_listed = flag,
                 _ => self.unfit(&full, value, "true or false"),
             },
             "partition" => target.slurm.partition = self.option(&full, value),
@@ -640,6 +648,7 @@ gpu1:  # the big one
   ssh_config: ssh.conf
   connect_timeout: 3s
   compression: false
+  listed: false
 ",
         );
         assert_eq!(complaints, Vec::<String>::new());
@@ -648,6 +657,7 @@ gpu1:  # the big one
         assert_eq!(target.folder, "lathe things");
         assert_eq!(target.gpus, Gpus::These(vec![0, 3]));
         assert_eq!((target.at_once, target.is_compressed), (2, false));
+        assert!(!target.is_listed && Target::host("other").is_listed);
         assert_eq!(target.environment["PORT"], "80");
         assert_eq!(target.pass, ["WANDB_API_KEY"]);
         assert_eq!(

@@ -126,6 +126,8 @@ pub struct Mirror {
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum MirrorLink {
     Connecting,
+    /// Only what a list shows of it is here, as it was when it was heard of; its log comes when somebody opens it.
+    Listed,
     /// What is shown happened so long ago, measured over the last events.
     Live {
         behind_ms: u64,
@@ -145,6 +147,7 @@ impl MirrorLink {
     pub fn words(&self, now: Timestamp) -> String {
         match self {
             Self::Connecting => "connecting".to_owned(),
+            Self::Listed => "its log is not here yet".to_owned(),
             Self::Live { behind_ms } => {
                 format!("live, {:.1} s behind", *behind_ms as f64 / 1e3)
             }
@@ -172,7 +175,8 @@ impl Mirror {
     /// None: this directory is no copy, or nobody has kept it yet.
     pub fn read(run_dir: &RunDir) -> Option<Self> {
         let mut mirror: Self = read(&run_dir.path().join("mirror.json"))?;
-        if mirror.link != MirrorLink::Complete && !mirror.keeper.lives() {
+        let hangs_on_keeper = !matches!(mirror.link, MirrorLink::Complete | MirrorLink::Listed);
+        if hangs_on_keeper && !mirror.keeper.lives() {
             let written = mirror_written(run_dir).unwrap_or_else(|_| Timestamp::now());
             mirror.link = MirrorLink::Disconnected {
                 since: mirror.heard_at.unwrap_or(written),

@@ -3,10 +3,13 @@
 use std::io;
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::{Event, EventKind, RunStatus};
 use crate::number::Values;
 use crate::run_dir::{
-    Exit, Mirror, MirrorLink, Origin, RunDir, Standing, boot_id, host_name, process_start_ticks,
+    Exit, Mirror, MirrorLink, Origin, RunDir, RunDirError, Standing, boot_id, host_name,
+    process_start_ticks, write_renamed,
 };
 use crate::tail;
 
@@ -178,7 +181,7 @@ fn age(age: Duration) -> String {
 }
 
 /// What the two ends of a log tell: enough for a row of a list, in a tenth of a millisecond.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Glance {
     pub mode: String,
     pub total_steps: u64,
@@ -186,6 +189,8 @@ pub struct Glance {
     pub step: u64,
     pub elapsed_ms: f64,
     pub end: Option<(RunStatus, i32, String)>,
+    /// Told by whoever shows it: it is another one a moment later.
+    #[serde(skip, default = "unknown")]
     pub liveness: Liveness,
     /// It was told to train no further step; it then is [`Liveness::Running`] all the same.
     pub is_paused: bool,
@@ -193,7 +198,31 @@ pub struct Glance {
     pub last: Values,
 }
 
+fn unknown() -> Liveness {
+    Liveness::Running
+}
+
 impl Glance {
+    /// The name of the file that a copy has in place of a log: what the other machine told of it.
+    pub const FILE: &str = "glance.json";
+
+    /// Writes what the other machine told of a run whose log is not here.
+    pub fn write(&self, run_dir: &RunDir) -> Result<(), RunDirError> {
+        let text = serde_json::to_vec(self).expect("only string keys");
+        write_renamed(&run_dir.path().join(Self::FILE), &text)
+    }
+
+    /// As the other machine told it; None: this is no copy, or its log has come.
+    fn told(run_dir: &RunDir) -> Option<Self> {
+        run_dir.info().origin.as_ref()?.target()?;
+        let has_log = std::fs::metadata(run_dir.events_path()).is_ok_and(|found| found.len() > 0);
+        if has_log {
+            return None;
+        }
+        let text = std::fs::read(run_dir.path().join(Self::FILE)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
     /// Of a run of which nothing was read.
     pub(crate) fn unread() -> Self {
         Self {
@@ -222,6 +251,20 @@ const TAIL_BYTES: [u64; 4] = [32 << 10, 256 << 10, 1 << 20, 16 << 20];
 
 /// Reads the ends of a log; only the few lines that tell something are parsed.
 pub fn glance(run_dir: &RunDir, now: SystemTime) -> io::Result<Glance> {
+    let mut glance = match Glance::told(run_dir) {
+        Some(told) => told,
+        None => of_log(run_dir)?,
+    };
+    let end = glance
+        .end
+        .as_ref()
+        .map(|(status, _, reason)| (*status, reason.as_str()));
+    glance.liveness = liveness(run_dir, end, now);
+    Ok(glance)
+}
+
+/// All but whether it lives.
+fn of_log(run_dir: &RunDir) -> io::Result<Glance> {
     let path = run_dir.events_path();
     let mut glance = Glance::unread();
     for bytes in TAIL_BYTES {
@@ -248,11 +291,6 @@ pub fn glance(run_dir: &RunDir, now: SystemTime) -> io::Result<Glance> {
             (glance.mode, glance.total_steps) = (mode, total_steps);
         }
     }
-    let end = glance
-        .end
-        .as_ref()
-        .map(|(status, _, reason)| (*status, reason.as_str()));
-    glance.liveness = liveness(run_dir, end, now);
     Ok(glance)
 }
 

@@ -10,10 +10,10 @@ use runlog::run_dir::{Mirror, MirrorLink};
 use runlog::run_list;
 
 use super::{Outbox, Worker};
-use crate::launch;
+use crate::launch::{self, Censuses};
 use crate::projecting::{self, Projecting, Source};
 use crate::tui::action::Message;
-use crate::tui::shared::{RunEntry, RunKey, RunList};
+use crate::tui::shared::{RunEntry, RunKey, RunList, Unlisted};
 
 /// Between two looks at all roots. Each costs three `stat`s a run when nothing changed.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -23,7 +23,13 @@ const LOOK_AT_FOREIGN_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Listing {
-    worker: Worker<()>,
+    worker: Worker<Poke>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Poke {
+    Look,
+    AskTargets,
 }
 
 impl Listing {
@@ -34,7 +40,11 @@ impl Listing {
     }
 
     pub fn refresh(&self) {
-        self.worker.tell(());
+        self.worker.tell(Poke::Look);
+    }
+
+    pub fn ask_targets(&self) {
+        self.worker.tell(Poke::AskTargets);
     }
 }
 
@@ -82,7 +92,7 @@ impl Foreign {
     }
 }
 
-fn keep(outbox: &Outbox, roots: Vec<PathBuf>, pokes: &Receiver<()>) {
+fn keep(outbox: &Outbox, roots: Vec<PathBuf>, pokes: &Receiver<Poke>) {
     let mut foreign = Foreign {
         roots: roots.clone(),
         projecting: None,
@@ -91,22 +101,59 @@ fn keep(outbox: &Outbox, roots: Vec<PathBuf>, pokes: &Receiver<()>) {
     let mut list = run_list::RunList::new(roots);
     let mut is_wanted = true;
     let mut copies = Copies::default();
+    let mut there = There::default();
     loop {
         is_wanted |= list.refresh(SystemTime::now());
         is_wanted |= copies.refresh(&list);
-        if std::mem::take(&mut is_wanted) && !outbox.send(Message::RunsListed(shown(&list))) {
+        is_wanted |= there.refresh();
+        if std::mem::take(&mut is_wanted) && !outbox.send(Message::RunsListed(there.shown(&list))) {
             return;
         }
         match pokes.recv_timeout(LOOK_EVERY) {
-            Ok(()) => {
-                while pokes.try_recv().is_ok() {}
+            Ok(poke) => {
+                let pokes: Vec<Poke> = std::iter::once(poke).chain(pokes.try_iter()).collect();
+                if pokes.contains(&Poke::AskTargets) {
+                    there.ask(&mut list);
+                }
                 // Asked for: answered even when nothing changed.
-                is_wanted = true;
+                is_wanted |= pokes.contains(&Poke::Look);
             }
             // Not before the first list was shown.
             Err(RecvTimeoutError::Timeout) => foreign.look(&mut list),
             Err(RecvTimeoutError::Disconnected) => return,
         }
+    }
+}
+
+/// The runs of all targets, those too that were begun elsewhere; nobody is asked before somebody wants to see them.
+#[derive(Debug, Default)]
+struct There {
+    censuses: Censuses,
+    problems: Vec<String>,
+}
+
+impl There {
+    fn ask(&mut self, list: &mut run_list::RunList) {
+        self.censuses.ask();
+        for root in self.censuses.roots() {
+            list.add_root(root);
+        }
+    }
+
+    /// True: another target cannot be asked, or one can again.
+    fn refresh(&mut self) -> bool {
+        let problems = self.censuses.problems();
+        let is_news = problems != self.problems;
+        self.problems = problems;
+        is_news
+    }
+
+    fn shown(&self, list: &run_list::RunList) -> RunList {
+        let entries = launch::without_doubles(list.entries(), &self.censuses.roots());
+        let mut shown = shown(list, entries);
+        let unreachable = self.problems.iter().cloned().map(Unlisted::Target);
+        shown.unlisted.extend(unreachable);
+        shown
     }
 }
 
@@ -131,11 +178,11 @@ impl Copies {
             }
             let path = entry.run_dir.path();
             let mirror = Mirror::read(&entry.run_dir);
-            let is_complete = mirror
-                .as_ref()
-                .is_some_and(|mirror| mirror.link == MirrorLink::Complete);
-            if is_complete {
+            let link = mirror.as_ref().map(|mirror| &mirror.link);
+            if link == Some(&MirrorLink::Complete) {
                 self.keepers.remove(path);
+            } else if link == Some(&MirrorLink::Listed) {
+                // Its log comes when somebody opens it.
             } else if !self.keepers.contains_key(path)
                 && self.keepers.len() < MOST_COPIES
                 && let Ok(Some(keeper)) = launch::keep_copy(&entry.run_dir)
@@ -159,21 +206,21 @@ impl Copies {
 pub fn list_now(roots: &[PathBuf]) -> RunList {
     let mut list = run_list::RunList::new(roots.to_vec());
     list.refresh(SystemTime::now());
-    shown(&list)
+    shown(&list, list.entries().iter().collect())
 }
 
-fn shown(list: &run_list::RunList) -> RunList {
+fn shown(list: &run_list::RunList, entries: Vec<&run_list::Entry>) -> RunList {
     let is_root = |path: &Path| list.roots().iter().any(|root| root == path);
     let told = |unreadable: &run_list::Unreadable| {
         format!("{}: {}", unreadable.path.display(), unreadable.reason)
     };
     RunList {
-        entries: list.entries().iter().map(entry).collect(),
-        unreadable: list
+        entries: entries.into_iter().map(entry).collect(),
+        unlisted: list
             .unreadable()
             .iter()
             .filter(|unreadable| !is_root(&unreadable.path))
-            .map(told)
+            .map(|unreadable| Unlisted::Run(told(unreadable)))
             .collect(),
         problem: list
             .unreadable()

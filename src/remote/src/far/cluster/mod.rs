@@ -119,13 +119,39 @@ impl Look {
         }
     }
 
-    /// One look, which changes nothing.
-    pub fn once(run: &Path) -> Standing {
-        let mut look = Self {
+    /// For whoever only wants to know, and changes nothing.
+    pub fn from_aside(run: &Path) -> Self {
+        Self {
             is_writer: false,
             ..Self::new(run)
-        };
-        look.standing()
+        }
+    }
+
+    /// One look, which changes nothing.
+    pub fn once(run: &Path) -> Standing {
+        Self::from_aside(run).standing()
+    }
+
+    /// Whether the next look costs a scheduler's time.
+    pub fn has_to_ask(&self) -> bool {
+        self.scheduled.is_some()
+            && Exit::read(&self.run).is_none()
+            && Supervisor::read(&self.run).is_none_or(|known| !known.process.lives())
+            && self
+                .asked_at
+                .is_none_or(|at| at.elapsed() >= self.ask_every())
+    }
+
+    /// When the scheduler was last asked about it.
+    pub fn asked_at(&self) -> Option<Instant> {
+        self.asked_at
+    }
+
+    fn ask_every(&self) -> Duration {
+        ASK_EVERY
+            .iter()
+            .find(|(asks, _)| self.asks < *asks)
+            .map_or(LATE_WORD, |(_, every)| *every)
     }
 
     pub fn standing(&mut self) -> Standing {
@@ -225,12 +251,8 @@ impl Look {
     }
 
     fn ask(&mut self, scheduled: &Scheduled) -> JobState {
-        let every = ASK_EVERY
-            .iter()
-            .find(|(asks, _)| self.asks < *asks)
-            .map_or(LATE_WORD, |(_, every)| *every);
         if let (Some(state), Some(at)) = (&self.state, self.asked_at)
-            && at.elapsed() < every
+            && at.elapsed() < self.ask_every()
         {
             return state.clone();
         }

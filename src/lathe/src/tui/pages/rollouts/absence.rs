@@ -25,6 +25,16 @@ impl Rollouts {
             return true;
         }
         if listing.is_empty() {
+            if self.pulling.as_ref() == Some(run) {
+                say("Fetching the rollouts of this run", "");
+                return true;
+            }
+            if let Some(target) = lies_on(shared).filter(|_| !listing.is_off) {
+                let id = open.info.as_ref().map_or("latest", |info| info.id.as_str());
+                let help = format!("p fetches those that are there; in a shell: lathe pull {id}");
+                say(&format!("The rollouts of this run lie on {target}"), &help);
+                return true;
+            }
             let (what, help) = why_nothing(open, listing.is_off);
             say(what, &help);
             return true;
@@ -74,6 +84,12 @@ impl Rollouts {
             Shelf::Ready(_) => false,
         }
     }
+}
+
+/// The machine that the current run is on, where that is another one.
+pub(super) fn lies_on(shared: &Shared) -> Option<&str> {
+    let info = shared.current_run()?.info.as_ref()?;
+    info.origin.as_ref()?.target()
 }
 
 /// Why no step is recorded, and what helps.

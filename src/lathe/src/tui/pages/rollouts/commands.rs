@@ -5,11 +5,12 @@ use std::sync::Arc;
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
 
+use super::absence::lies_on;
 use super::list::Row;
-use super::{Beside, Command, Pane, Rollouts, TokenView, limit, tokens};
+use super::{Beside, Command, Pane, Rollouts, TokenView, library, limit, tokens};
 use crate::tui::action::Effect;
 use crate::tui::pages::PageId;
-use crate::tui::shared::{Notice, Shared, Wish};
+use crate::tui::shared::{Notice, RunKey, Shared, Wish};
 use crate::tui::widgets::field::Field;
 use crate::tui::widgets::list::Move;
 use crate::tui::widgets::text;
@@ -95,15 +96,42 @@ impl Rollouts {
                 shared.wish = Some(Wish::Go(PageId::Timeline));
             }
             Command::Reload => {
-                if let Some(run) = &shared.current {
-                    self.library.forget(run);
-                    self.listed_at = None;
-                    self.rows.clear();
+                if let Some(run) = shared.current.clone() {
+                    self.reload(&run);
                     shared.say(Notice::good("reading the rollouts of this run again"));
                 }
             }
+            Command::Pull => return self.pull(shared),
         }
         Vec::new()
+    }
+
+    pub(super) fn reload(&mut self, run: &RunKey) {
+        self.library.forget(run);
+        self.listed_at = None;
+        self.rows.clear();
+    }
+
+    fn pull(&mut self, shared: &mut Shared) -> Vec<Effect> {
+        let Some(run) = shared.current.clone() else {
+            return Vec::new();
+        };
+        let Some(target) = lies_on(shared).map(str::to_owned) else {
+            shared.say(Notice::caution(
+                "this run lies here: nothing is to be fetched",
+            ));
+            return Vec::new();
+        };
+        if shared.refuse_when_read_only("fetching rollouts") {
+            return Vec::new();
+        }
+        if self.pulling.is_some() {
+            shared.say(Notice::caution("they are on their way already"));
+            return Vec::new();
+        }
+        shared.say(Notice::good(format!("fetching the rollouts from {target}")));
+        self.pulling = Some(run.clone());
+        vec![library::pull(run)]
     }
 
     fn go(&mut self, by: Move, shared: &Shared) {
@@ -263,7 +291,7 @@ impl Rollouts {
             .cloned()
             .collect();
         runs.push(here.0.clone());
-        vec![super::library::find_prompt(
+        vec![library::find_prompt(
             self.requests,
             batch,
             index,

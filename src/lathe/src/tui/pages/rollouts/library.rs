@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use dialogue::tokenizer::Tokenizer;
+use runlog::run_dir::RunDir;
 use runlog::store;
 
 use super::data::Batch;
+use crate::launch;
 use crate::tui::action::{self, Effect, PageMessage};
 use crate::tui::shared::{Problem, RunKey};
 
@@ -38,6 +40,11 @@ pub enum Message {
     Vocabulary {
         run: RunKey,
         tokenizer: Result<Arc<Tokenizer>, String>,
+    },
+    /// Rollouts came from another machine: bytes, or why not.
+    Pulled {
+        run: RunKey,
+        result: Result<u64, String>,
     },
     /// Where else a prompt was trained on, among the steps that one job looked through.
     Found {
@@ -386,6 +393,17 @@ pub fn find_prompt(
             .map(|(_, run, step)| (run, step))
             .collect();
         look_through(request, &sample, index, candidates)
+    })
+}
+
+/// Fetches the rollouts of a run of another machine.
+pub fn pull(run: RunKey) -> Effect {
+    Effect::job("fetch rollouts", move || {
+        let result = RunDir::open(run.path())
+            .map_err(|error| error.to_string())
+            .and_then(|run_dir| launch::pull_rollouts(&run_dir))
+            .map(|pulled| pulled.bytes);
+        answer(Message::Pulled { run, result })
     })
 }
 

@@ -34,9 +34,10 @@ use self::library::{Library, Shelf};
 use self::list::{Arrangement, Row};
 use self::tokens::Shade;
 use super::{Input, Page, PageId};
+use crate::headless::format;
 use crate::tui::action::{self, Effect, PageMessage};
 use crate::tui::bindings::{Binding, Context, bind};
-use crate::tui::shared::{RunKey, Shared};
+use crate::tui::shared::{Notice, Problem, RunKey, Shared, Wish};
 use crate::tui::widgets::field::{Field, Outcome};
 use crate::tui::widgets::list::{ListState, Move};
 
@@ -68,6 +69,7 @@ pub enum Command {
     BesideSample,
     Timeline,
     Reload,
+    Pull,
 }
 
 const HERE: Context = Context::Page(PageId::Rollouts);
@@ -108,6 +110,7 @@ pub const BINDINGS: &[Binding] = &[
     bind("rollouts.page_up", &["pgup"], HERE, of(Command::Move(Move::PageUp)), "a page up", ""),
     bind("rollouts.first", &["g g", "home"], HERE, of(Command::Move(Move::First)), "to the start", ""),
     bind("rollouts.last", &["G", "end"], HERE, of(Command::Move(Move::Last)), "to the end", ""),
+    bind("rollouts.pull", &["p"], HERE, of(Command::Pull), "fetch the rollouts of this run from the machine that it runs on", ""),
     bind("rollouts.reload", &["r"], HERE, of(Command::Reload), "read the files of this run again", ""),
 ];
 
@@ -155,6 +158,8 @@ pub struct Rollouts {
     found: Vec<bool>,
     /// The run's last step when its files were listed.
     listed_at: Option<(RunKey, u64)>,
+    /// Its rollouts are on their way from another machine.
+    pulling: Option<RunKey>,
 }
 
 impl Rollouts {
@@ -347,6 +352,23 @@ impl Rollouts {
                 self.library.take_batch(run, step, batch);
             }
             Message::Vocabulary { run, tokenizer } => self.library.take_vocabulary(run, tokenizer),
+            Message::Pulled { run, result } => {
+                self.pulling = None;
+                match result {
+                    Ok(bytes) if bytes > 0 => {
+                        self.reload(&run);
+                        shared.say(Notice::good(format!("fetched {}", format::bytes(bytes))));
+                    }
+                    Ok(_) => shared.say(Notice::good("all of them are here already")),
+                    Err(reason) => {
+                        shared.wish = Some(Wish::Problem(Problem::new(
+                            "The rollouts were not fetched",
+                            reason,
+                            "what has come is kept; p goes on from there",
+                        )));
+                    }
+                }
+            }
             Message::Found {
                 request,
                 places,
@@ -363,7 +385,7 @@ impl Rollouts {
                     return Some(library::look_further(request, batch, index, left));
                 }
                 if beside.count() <= 1 {
-                    shared.say(crate::tui::shared::Notice::caution(
+                    shared.say(Notice::caution(
                         "this prompt is nowhere else in this run or the marked ones: beside it are its own samples",
                     ));
                 }

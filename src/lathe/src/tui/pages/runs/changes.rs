@@ -89,8 +89,8 @@ fn write(key: &RunKey, what: Edited, text: &str) -> Result<Notes, String> {
     Ok(notes)
 }
 
-/// Names the runs, and asks for another key than the one that asked.
-pub fn question(keys: &[RunKey]) -> Confirm {
+/// Names the runs, and asks for another key than the one that asked. `copies`: how many of them are copies of runs that lie elsewhere.
+pub fn question(keys: &[RunKey], copies: usize) -> Confirm {
     let mut names: Vec<String> = keys.iter().take(NAMES_ASKED).map(RunKey::name).collect();
     if keys.len() > NAMES_ASKED {
         names.push(format!("and {} more", keys.len() - NAMES_ASKED));
@@ -99,12 +99,18 @@ pub fn question(keys: &[RunKey]) -> Confirm {
         1 => "Delete this run?".to_owned(),
         many => format!("Delete {many} runs?"),
     };
+    let all =
+        "Their events, rollouts and checkpoints are removed from the disk and cannot be had back.";
+    let of_copies =
+        "Of a run of another machine only the copy here is removed; the run stays there.";
+    let what = match copies {
+        0 => all.to_owned(),
+        _ if copies == keys.len() => of_copies.to_owned(),
+        _ => format!("{all} {of_copies}"),
+    };
     Confirm {
         title,
-        body: format!(
-            "{}\n\nTheir events, rollouts and checkpoints are removed from the disk and cannot be had back.",
-            names.join("\n")
-        ),
+        body: format!("{}\n\n{what}", names.join("\n")),
         yes: 'x',
         yes_label: if keys.len() == 1 {
             "delete it"

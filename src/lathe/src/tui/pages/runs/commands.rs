@@ -5,7 +5,7 @@ use super::overlay::{MetricPicker, SortMenu};
 use super::{KEPT, Kept, Mode, Runs, changes};
 use crate::tui::action::Effect;
 use crate::tui::bindings::{Binding, page_rows, with_moves};
-use crate::tui::shared::{Notice, Problem, RunEntry, RunKey, Shared, Wish};
+use crate::tui::shared::{Notice, Problem, RunEntry, RunKey, Shared, Unlisted, Wish};
 use crate::tui::widgets::field::Field;
 use crate::tui::widgets::list::Move;
 
@@ -46,7 +46,7 @@ pub const BINDINGS: &[Binding] = with_moves!["runs", row, Command::Go;
     row("runs.reverse", &["O"], Command::ReverseSort, "turn the order round", ""),
     row("runs.metrics", &["m"], Command::Metrics, "choose the metrics that have columns", ""),
     row("runs.preview", &["e"], Command::Preview, "the summary of this run: on the whole page, or back", ""),
-    row("runs.refresh", &["R", "f5"], Command::Refresh, "read the list again, now", ""),
+    row("runs.refresh", &["R", "f5"], Command::Refresh, "read the list again now, and ask every target for its runs", ""),
     row("runs.mark_shown", &["M"], Command::MarkShown, "mark every run that is shown", ""),
     row("runs.unmark", &["u"], Command::UnmarkAll, "unmark all runs", ""),
     row("runs.clear_filter", &["x"], Command::ClearFilter, "clear the filter", ""),
@@ -100,23 +100,23 @@ impl Runs {
             }
             Command::Refresh => {
                 shared.say(Notice::good("reading the list again"));
-                return vec![Effect::RefreshRuns];
+                return vec![Effect::AskTargets, Effect::RefreshRuns];
             }
             Command::Preview => self.is_preview_expanded = !self.is_preview_expanded,
         }
         Vec::new()
     }
 
-    /// Why the directory under the cursor is no run that can be read.
-    pub(super) fn selected_unreadable<'s>(&self, shared: &'s Shared) -> Option<&'s str> {
+    /// What is under the cursor and is no run that can be shown.
+    pub(super) fn selected_unlisted<'s>(&self, shared: &'s Shared) -> Option<&'s Unlisted> {
         let row = self.list.selected(self.row_count(shared));
         let at = row.checked_sub(self.order.len())?;
-        shared.runs.unreadable.get(at).map(String::as_str)
+        shared.runs.unlisted.get(at)
     }
 
     pub(super) fn say_nothing_selected(&self, shared: &mut Shared) {
-        let notice = match self.selected_unreadable(shared) {
-            Some(reason) => Notice::bad(reason.to_owned()),
+        let notice = match self.selected_unlisted(shared) {
+            Some(unlisted) => Notice::bad(unlisted.reason().to_owned()),
             None => Notice::caution("there is no run here"),
         };
         shared.say(notice);
@@ -179,6 +179,19 @@ impl Runs {
             self.say_nothing_selected(shared);
             return;
         }
+        let entries = || keys.iter().filter_map(|key| shared.runs.find(key));
+        let there: Vec<String> = entries()
+            .filter(|entry| entry.is_only_listed())
+            .map(|entry| entry.key.name())
+            .collect();
+        if !there.is_empty() {
+            shared.wish = Some(Wish::Problem(Problem::new(
+                "Nothing of it is here",
+                there.join("\n"),
+                "it lies on another machine, and is listed for as long as it lies there",
+            )));
+            return;
+        }
         let is_running = |key: &&RunKey| shared.runs.find(key).is_some_and(RunEntry::is_running);
         let running: Vec<String> = keys.iter().filter(is_running).map(RunKey::name).collect();
         if !running.is_empty() {
@@ -189,7 +202,8 @@ impl Runs {
             )));
             return;
         }
-        shared.wish = Some(Wish::Confirm(changes::question(&keys)));
+        let copies = entries().filter(|entry| entry.mirror.is_some()).count();
+        shared.wish = Some(Wish::Confirm(changes::question(&keys, copies)));
         self.to_delete = keys;
     }
 }

@@ -106,7 +106,7 @@ impl Details {
     }
 
     fn is_fresh(&self, entry: &RunEntry) -> bool {
-        if entry.is_replayed {
+        if entry.is_replayed || entry.is_only_listed() {
             return true;
         }
         let (Some(detail), Some(glance)) = (self.read.get(&entry.key), &entry.glance) else {

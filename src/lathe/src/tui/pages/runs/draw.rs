@@ -14,12 +14,13 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
+use runlog::run_dir::Origin;
 
 use super::columns::{self, Column};
 use super::details::Detail;
 use super::overlay::sort_arrow;
 use super::{Mode, Runs};
-use crate::tui::shared::{RunEntry, Shared};
+use crate::tui::shared::{RunEntry, Shared, Unlisted};
 use crate::tui::theme::Role;
 use crate::tui::widgets::{empty, frame as frames, text};
 
@@ -81,9 +82,9 @@ const REASON_ROWS: u16 = 4;
 
 /// Rows below the list, about the run under the cursor.
 fn strip_rows(runs: &Runs, shared: &Shared, area: Rect) -> u16 {
-    let reason = runs.selected_unreadable(shared);
-    let rows = reason.map_or(1, |reason| {
-        text::wrap(reason, usize::from(area.width)).len() as u16
+    let unlisted = runs.selected_unlisted(shared);
+    let rows = unlisted.map_or(1, |unlisted| {
+        text::wrap(unlisted.reason(), usize::from(area.width)).len() as u16
     });
     let most = REASON_ROWS.min(area.height / 3);
     if area.height < 6 {
@@ -265,11 +266,13 @@ fn draw_rows(
                     shared,
                 )
             } else {
-                let reason = row
+                let unlisted = row
                     .checked_sub(runs.order.len())
-                    .and_then(|at| shared.runs.unreadable.get(at))
-                    .map_or("", String::as_str);
-                unreadable_line(reason, is_selected, area.width, shared)
+                    .and_then(|at| shared.runs.unlisted.get(at));
+                match unlisted {
+                    Some(unlisted) => unlisted_line(unlisted, is_selected, area.width, shared),
+                    None => Line::default(),
+                }
             };
             if is_selected {
                 line.style(shared.style(Role::Selection))
@@ -281,10 +284,16 @@ fn draw_rows(
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-fn unreadable_line(reason: &str, is_selected: bool, width: u16, shared: &Shared) -> Line<'static> {
+fn unlisted_line(
+    unlisted: &Unlisted,
+    is_selected: bool,
+    width: u16,
+    shared: &Shared,
+) -> Line<'static> {
     let pointer = if is_selected { ">" } else { " " };
     let mark = shared.glyphs.pick("⚠", "?");
-    let shown = format!("{pointer}  {mark} unreadable: {}", text::printable(reason));
+    let reason = text::printable(unlisted.reason());
+    let shown = format!("{pointer}  {mark} {}: {reason}", unlisted.word());
     let shown = text::pad(&shown, usize::from(width), shared.glyphs.unicode);
     Line::styled(shown, shared.style(Role::Bad))
 }
@@ -525,8 +534,8 @@ fn draw_strip(runs: &Runs, shared: &Shared, frame: &mut Frame<'_>, area: Rect) {
         field.draw(frame, area, &label, styles, true);
         return;
     }
-    if let Some(reason) = runs.selected_unreadable(shared) {
-        let lines = text::wrap(reason, usize::from(area.width));
+    if let Some(unlisted) = runs.selected_unlisted(shared) {
+        let lines = text::wrap(unlisted.reason(), usize::from(area.width));
         let lines: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();
         frame.render_widget(Paragraph::new(lines).style(shared.style(Role::Bad)), area);
         return;
@@ -569,8 +578,8 @@ fn draw_preview(runs: &Runs, shared: &Shared, frame: &mut Frame<'_>, area: Rect)
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let Some(entry) = selected else {
-        if let Some(reason) = runs.selected_unreadable(shared) {
-            empty::draw(shared, frame, inner, "This run cannot be read", reason);
+        if let Some(unlisted) = runs.selected_unlisted(shared) {
+            empty::draw(shared, frame, inner, unlisted.title(), unlisted.reason());
             return;
         }
         empty::draw(shared, frame, inner, "No run is selected", "");
@@ -582,6 +591,13 @@ fn draw_preview(runs: &Runs, shared: &Shared, frame: &mut Frame<'_>, area: Rect)
         .or(entry.problem.as_ref());
     if let Some(problem) = problem {
         empty::draw(shared, frame, inner, "This run cannot be read", problem);
+        return;
+    }
+    if entry.is_only_listed() {
+        let target = entry.info.origin.as_ref().and_then(Origin::target);
+        let what = format!("It lies on {}", target.unwrap_or("another machine"));
+        let help = "enter fetches its log from there and shows it";
+        empty::draw(shared, frame, inner, &what, help);
         return;
     }
     let Some(detail) = detail else {

@@ -120,6 +120,7 @@ pub struct Runs {
     to_delete: Vec<RunKey>,
     /// The list that `order` was made from.
     version: Option<u64>,
+    has_asked_targets: bool,
 }
 
 impl Runs {
@@ -129,12 +130,12 @@ impl Runs {
 
     /// Rows that the list has: runs, then the directories that cannot be read.
     fn row_count(&self, shared: &Shared) -> usize {
-        let unreadable = if self.filter_text.trim().is_empty() {
-            shared.runs.unreadable.len()
+        let unlisted = if self.filter_text.trim().is_empty() {
+            shared.runs.unlisted.len()
         } else {
             0
         };
-        self.order.len() + unreadable
+        self.order.len() + unlisted
     }
 
     fn selected_entry<'a>(&self, shared: &'a Shared) -> Option<&'a RunEntry> {
@@ -241,6 +242,10 @@ impl Runs {
             return Vec::new();
         }
         let mut effects = Vec::new();
+        // From here on: nobody is asked before somebody wants to see the runs there.
+        if shared.runs.is_read && !std::mem::replace(&mut self.has_asked_targets, true) {
+            effects.push(Effect::AskTargets);
+        }
         if self.filter_text.contains("cfg.") || self.filter_text.contains("config.") {
             effects.extend(self.details.request_configs(&shared.runs.entries));
         }

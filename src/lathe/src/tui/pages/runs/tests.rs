@@ -9,7 +9,7 @@ use runlog::state::{Glance, Liveness};
 
 use super::*;
 use crate::tui::action::{Action, Message as AppMessage};
-use crate::tui::shared::RunList;
+use crate::tui::shared::{RunList, Unlisted};
 use crate::tui::testing::{Bench, NOW, STATES, do_everything, sample_run_in};
 
 fn info(name: &str, started_s_ago: i64) -> RunInfo {
@@ -108,9 +108,9 @@ fn list() -> RunList {
     entries[2].notes.add_tag("paper").unwrap();
     RunList {
         entries,
-        unreadable: vec![
+        unlisted: vec![Unlisted::Run(
             "/project/runs/broken: run.json cannot be read: EOF while parsing".to_owned(),
-        ],
+        )],
         problem: None,
         is_read: true,
         version: 0,
@@ -574,7 +574,7 @@ fn every_key_in_every_state_does_no_harm() {
     do_everything(PageId::Runs, bench);
     do_everything(PageId::Runs, || {
         bench_of(RunList {
-            unreadable: vec!["broken".to_owned()],
+            unlisted: vec![Unlisted::Run("broken".to_owned())],
             is_read: true,
             ..RunList::default()
         })
@@ -585,7 +585,7 @@ fn every_key_in_every_state_does_no_harm() {
 fn why_a_directory_is_no_run_is_said_in_full_below_the_list_and_beside_it() {
     let reason = "/project/runs/20261129-100000-a-long-name-aa110000: run.json is of format 3, and this program knows up to 1: use the lathe that wrote it";
     let mut list = list();
-    list.unreadable = vec![reason.to_owned()];
+    list.unlisted = vec![Unlisted::Run(reason.to_owned())];
     let mut bench = bench_of(list);
     bench.press("G");
     let words = |screen: &str| screen.split_whitespace().collect::<Vec<_>>().join(" ");
