@@ -330,6 +330,9 @@ pub struct Facts {
     pub trainer: TrainerFacts,
     /// Runs outlive the connection by systemd, else by a session of their own.
     pub has_user_systemd: bool,
+    /// Runs would not outlive the session that starts them: why, and what to do.
+    #[serde(default)]
+    pub session_problem: Option<String>,
     pub running: Vec<RunThere>,
 }
 

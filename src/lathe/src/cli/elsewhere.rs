@@ -330,7 +330,9 @@ fn set_up(target: &Target, out: &mut Output) -> Result<i32, Failure> {
     })
     .map_err(|error| {
         let code = match &error {
-            SetupError::Ssh(_) | SetupError::Link(_) => exit_code::UNREACHABLE,
+            SetupError::Ssh(_) | SetupError::Link(_) | SetupError::Ship(ShipError::Link(_)) => {
+                exit_code::UNREACHABLE
+            }
             _ => exit_code::INPUT,
         };
         Failure::told(code, error.to_string())

@@ -17,6 +17,7 @@ mod facts;
 mod gpus;
 mod kernel;
 mod project;
+mod session;
 mod store;
 mod stream;
 mod supervise;
