@@ -7,5 +7,7 @@ pub mod far;
 mod faults;
 mod launching;
 mod line;
+mod net;
 mod places;
 mod sessions;
+mod slow;
