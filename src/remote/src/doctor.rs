@@ -194,6 +194,11 @@ fn judge(target: &Target, ours: &Ours, facts: &Facts, diagnosis: &Diagnosis) -> 
             format!("lathe {} there, {} here", facts.version, ours.version),
             format!("put the same on both sides: lathe target setup {name}"),
         )
+    } else if facts.is_built_there {
+        Finding::good(
+            "version",
+            format!("lathe {} on both sides, built there", facts.version),
+        )
     } else if facts.program_hash != ours.program_hash && target.program.is_none() {
         Finding::bad(
             Grade::Caution,

@@ -153,6 +153,11 @@ pub enum Ask {
         version: String,
         files: Vec<Sent>,
     },
+    /// Makes programs of what was built there, with what their trainer is linked with.
+    InstallBuilt {
+        /// Where they lie, below lathe's folder.
+        programs: String,
+    },
     Begin(Box<Begin>),
     /// Has runs started by a scheduler, several of them as one array where it knows such. Not a field of `Begin`: an older
     /// program would pass over it and start them on its own machine.
@@ -312,6 +317,9 @@ pub struct Facts {
     /// Of lathe's program file there.
     pub program: String,
     pub program_hash: String,
+    /// It was built there, from the source.
+    #[serde(default)]
+    pub is_built_there: bool,
     pub host: String,
     pub os: String,
     pub arch: String,

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use runlog::run_dir::{Standing, host_name};
 
 use super::session::{self, Keeping};
-use super::{Folder, Here, first_line, free_bytes, gpus, now_ms, own_program, runs};
+use super::{Folder, Here, first_line, free_bytes, gpus, now_ms, own_program, runs, store};
 use crate::wire::{Facts, PROTOCOL, TrainerFacts};
 
 pub(super) fn facts(
@@ -29,6 +29,7 @@ pub(super) fn facts(
     Facts {
         version: here.version.to_owned(),
         protocol: PROTOCOL,
+        is_built_there: Path::new(&program).with_file_name(store::BUILT).exists(),
         program,
         program_hash,
         host: host_name(),

@@ -293,6 +293,7 @@ fn answer(folder: &Folder, here: Here, ask: Ask) -> Result<Say, String> {
             partly: store::missing(folder, &blobs)?,
         }),
         Ask::Install { version, files } => store::install(folder, &version, &files),
+        Ask::InstallBuilt { programs } => store::install_built(folder, &programs),
         Ask::Begin(begin) => begin::begin(folder, here, &begin),
         Ask::Submit { begins, scheduler } => cluster::submit(folder, here, &begins, &scheduler),
         Ask::Cluster { scheduler } => Ok(Say::Cluster(Box::new(cluster::facts(&scheduler)))),

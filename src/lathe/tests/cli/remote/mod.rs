@@ -3,6 +3,7 @@
 //! Where there is no sshd, or no right to cut a network link, each test says so and does nothing; `just remote-test` runs them and
 //! tells what it skipped.
 
+mod building;
 pub mod far;
 mod faults;
 mod launching;
