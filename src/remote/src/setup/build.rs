@@ -284,8 +284,12 @@ struct Place<'a> {
 const RUN: &str = "\
 #!/bin/sh
 # Builds lathe from the source beside this file. Written by `lathe target setup --build`.
+cd \"$(dirname \"$0\")\" || exit 1
 exec 9>lock
 flock -n 9 || exit 0
+# A unit has another environment than a login.
+. ./environment
+rm -f environment
 echo $$ > pid
 PATH=\"$PATH:$HOME/.cargo/bin\"
 CARGO_TARGET_DIR=\"$PWD/target\"
@@ -398,12 +402,15 @@ impl<'a> Place<'a> {
         Ok(true)
     }
 
-    /// Starts the build in a session of its own, and waits until it holds its lock.
+    /// Starts the build as a unit where the user's systemd stays at logout, else in a session of its own, and waits until it holds
+    /// its lock.
     fn start(&self) -> Result<(), SetupError> {
         let build = &self.build;
         let line = format!(
-            "cd {build} && rm -f pid code && : > log && {{ setsid sh ./run.sh </dev/null >/dev/null 2>&1 & i=0; until test -e pid || \
-             test $i = 200; do i=$((i+1)); sleep 0.1; done; }}"
+            "umask 077 && cd {build} && rm -f pid code && : > log && {{ export -p > environment; if test \"$(loginctl show-user \
+             --property=Linger --value -- \"$USER\" 2>/dev/null)\" = yes && systemd-run --user --quiet --collect --unit=lathe-build sh \
+             \"$PWD/run.sh\" </dev/null >/dev/null 2>&1; then :; else setsid sh ./run.sh </dev/null >/dev/null 2>&1 & fi; i=0; until \
+             test -e pid || test $i = 200; do i=$((i+1)); sleep 0.1; done; }}"
         );
         shell(self.target, &line).map(drop)
     }

@@ -20,7 +20,7 @@ fn other_machine() -> Option<Far> {
     program_there(&far, "cargo", "echo 'cargo 1.90.0 (x)'");
     far.stop_sshd();
     let path = format!(
-        "SetEnv PATH={}:/usr/local/bin:/usr/bin:/bin",
+        "SetEnv PATH={}:/usr/local/bin:/usr/bin:/bin OF_THE_LOGIN='here too'",
         far.bench.path("bin").display()
     );
     far.start_sshd(&path);
@@ -167,6 +167,33 @@ fn a_build_outlives_who_asked_for_it_and_the_next_who_asks_comes_back_to_it() {
     assert_eq!(begun, "began\n", "it was of this very source");
     let report = far.run(&["doctor", "loop", "--json"]).last_json();
     assert_eq!(report["facts"]["is_built_there"], true, "{report:#}");
+}
+
+#[test]
+fn who_lingers_has_it_built_in_a_unit_with_the_environment_of_their_login() {
+    let Some(far) = other_machine() else {
+        return;
+    };
+    source(&far, "echo \"it is $OF_THE_LOGIN\"");
+    program_there(&far, "loginctl", "echo yes");
+    let asked = far.bench.path("asked");
+    program_there(
+        &far,
+        "systemd-run",
+        &format!(
+            "echo \"$*\" >'{}'; while test \"$1\" != sh; do shift; done; env -i setsid \"$@\" &",
+            asked.display()
+        ),
+    );
+    let ran = built(&far);
+    assert!(ran.stderr.contains("it is here too"), "{ran:?}");
+    let asked = fs::read_to_string(asked).unwrap();
+    assert!(
+        asked.contains("--user --quiet --collect --unit=lathe-build"),
+        "{asked}"
+    );
+    let left = far.bench.path("far/build/environment");
+    assert!(!left.exists(), "it may hold secrets");
 }
 
 #[test]
