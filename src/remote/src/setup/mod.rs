@@ -115,7 +115,7 @@ pub fn set_up(
         shipment.add_as("lathe-trainer", trainer, true)?;
         for library in libraries(trainer)? {
             let name = library.file_name().unwrap_or_default().to_string_lossy();
-            shipment.add_as(&format!("lib/{name}"), &library, false)?;
+            shipment.add_library(&format!("lib/{name}"), &library)?;
         }
     }
     if let Some(sandbox) = &programs.sandbox {
