@@ -366,9 +366,10 @@ impl<'a> Place<'a> {
             .spawn()
             .map_err(|error| source.fail(format!("cannot start tar: {error}")))?;
         let packed = tar.stdout.take().expect("it is piped");
+        // Each as changed now: cargo builds anew what is younger than what it built, and that may be of another content.
         let taken = shell_with(
             self.target,
-            &format!("umask 077 && cd {tree} && tar -xf -"),
+            &format!("umask 077 && cd {tree} && tar -xmf -"),
             packed.into(),
         );
         let output: Output = tar.wait_with_output().map_err(|error| source.fail(error))?;
