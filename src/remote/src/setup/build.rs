@@ -129,21 +129,22 @@ impl Source {
         })
     }
 
-    fn fail(&self, reason: impl ToString) -> SetupError {
+    fn fail(&self, reason: impl Into<String>) -> SetupError {
         let folder = self.folder.clone();
-        let reason = reason.to_string();
+        let reason = reason.into();
         BuildError::Read { folder, reason }.into()
     }
 
     /// `HASH *PATH`, a line each, as `sha256sum -c` reads it.
     fn sums(&self) -> Result<Vec<u8>, SetupError> {
-        let names = memory(&zero_ended(&self.files)).map_err(|error| self.fail(error))?;
+        let names =
+            memory(&zero_ended(&self.files)).map_err(|error| self.fail(error.to_string()))?;
         let output = Command::new("xargs")
             .args(["-0", "sha256sum", "-b", "--"])
             .current_dir(&self.folder)
             .stdin(names)
             .output()
-            .map_err(|error| self.fail(error))?;
+            .map_err(|error| self.fail(error.to_string()))?;
         if !output.status.success() {
             return Err(self.fail(String::from_utf8_lossy(&output.stderr).trim()));
         }
@@ -332,7 +333,7 @@ impl<'a> Place<'a> {
         hear: &mut dyn FnMut(News<'_>),
     ) -> Result<(Shipped, bool), SetupError> {
         let tree = &self.source;
-        let sums = memory(&source.sums()?).map_err(|error| source.fail(error))?;
+        let sums = memory(&source.sums()?).map_err(|error| source.fail(error.to_string()))?;
         let line = format!("cd {tree} && {{ LC_ALL=C sha256sum -c - 2>/dev/null || true; }}");
         let said = shell_with(self.target, &line, sums)?;
         let right: BTreeSet<&str> = said
@@ -355,7 +356,8 @@ impl<'a> Place<'a> {
             files: missing.len(),
             bytes: shipped.bytes,
         });
-        let names = memory(&zero_ended(&missing)).map_err(|error| source.fail(error))?;
+        let names =
+            memory(&zero_ended(&missing)).map_err(|error| source.fail(error.to_string()))?;
         let mut tar = Command::new("tar")
             .arg("-C")
             .arg(&source.folder)
@@ -372,7 +374,9 @@ impl<'a> Place<'a> {
             &format!("umask 077 && cd {tree} && tar -xmf -"),
             packed.into(),
         );
-        let output: Output = tar.wait_with_output().map_err(|error| source.fail(error))?;
+        let output: Output = tar
+            .wait_with_output()
+            .map_err(|error| source.fail(error.to_string()))?;
         taken.map_err(|error| self.cut(error))?;
         if !output.status.success() {
             return Err(source.fail(String::from_utf8_lossy(&output.stderr).trim()));
@@ -397,7 +401,7 @@ impl<'a> Place<'a> {
         if others.is_empty() {
             return Ok(false);
         }
-        let names = memory(&zero_ended(&others)).map_err(|error| source.fail(error))?;
+        let names = memory(&zero_ended(&others)).map_err(|error| source.fail(error.to_string()))?;
         let line = format!("cd {tree} && xargs -0 rm -f --");
         shell_with(self.target, &line, names)?;
         Ok(true)

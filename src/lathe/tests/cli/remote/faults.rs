@@ -164,7 +164,7 @@ fn a_run_that_its_machine_tells_to_end_says_so() {
     assert_eq!(ran.code, Some(4), "{ran:?}");
     assert!(
         ran.stdout
-            .contains("told it to end (SIGTERM): the machine shuts down"),
+            .contains("it was told to end (SIGTERM): its machine shuts down"),
         "{ran:?}"
     );
     far.assert_same();

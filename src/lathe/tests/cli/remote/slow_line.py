@@ -4,8 +4,8 @@
     slow_line.py A B DELAY_MS ONE_OF SEED COUNTS
 
 A frame that comes in at one interface goes out at the other DELAY_MS later. Of every ONE_OF frames that go a way one is lost, drawn
-by SEED. COUNTS is a file that tells, once a second and first of all, how many frames and bytes went each way and how many were lost. Ends when its input is
-closed. Standard library only; root.
+by SEED. COUNTS is a file that tells, from the start and then once a second, how many frames and bytes came to go each way and how
+many were lost. Ends when its input is closed. Standard library only; root.
 """
 
 import collections
