@@ -36,10 +36,10 @@ golden: libtorch
 kills KILLS='20' SEED=`date +%s`: libtorch
     LATHE_KILLS={{KILLS}} LATHE_KILL_SEED={{SEED}} cargo test --release --workspace --test kills -- --nocapture --test-threads 1
 
-# runs on another machine, over a real sshd with keys of its own, its link cut, its disk full; root may do all of it
+# runs on another machine, over a real sshd with keys of its own, its link cut or slow, its disk full; root may do all of it
 remote-test *ARGS: libtorch
     @command -v sshd >/dev/null || test -x /usr/sbin/sshd || echo 'remote-test: there is no sshd here, so nothing is tested (apt-get install openssh-server)'
-    @test "$(id -u)" = 0 || echo 'remote-test: not root, so the tests that cut a link or fill a disk are skipped'
+    @test "$(id -u)" = 0 || echo 'remote-test: not root, so the tests that cut a link, slow it or fill a disk are skipped'
     cargo test --release --workspace --test cli -- remote --nocapture --test-threads 2 {{ARGS}}
 
 # runs on clusters: a slurmctld, slurmd and munged of the tests' own (root), and a head node of Ray's where LATHE_RAY names its program

@@ -31,7 +31,7 @@ pub enum Grade {
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `line`, `version`, `gpus`, `disk`, `trainer`, `clock`, `runs`; of a cluster `slurm` or `ray`, `parts`, `history`.
+    /// `line`, `version`, `gpus`, `disk`, `trainer`, `session`, `clock`, `runs`; of a cluster `slurm` or `ray`, `parts`, `history`.
     pub about: &'static str,
     pub grade: Grade,
     pub what: String,
@@ -194,6 +194,11 @@ fn judge(target: &Target, ours: &Ours, facts: &Facts, diagnosis: &Diagnosis) -> 
             format!("lathe {} there, {} here", facts.version, ours.version),
             format!("put the same on both sides: lathe target setup {name}"),
         )
+    } else if facts.is_built_there {
+        Finding::good(
+            "version",
+            format!("lathe {} on both sides, built there", facts.version),
+        )
     } else if facts.program_hash != ours.program_hash && target.program.is_none() {
         Finding::bad(
             Grade::Caution,
@@ -210,6 +215,9 @@ fn judge(target: &Target, ours: &Ours, facts: &Facts, diagnosis: &Diagnosis) -> 
         Some(found) => findings.extend(cluster(target, found)),
     }
     findings.push(disk(facts));
+    if target.kind == TargetKind::Ssh {
+        findings.push(session(facts));
+    }
     findings.push(clock(diagnosis));
     if !facts.running.is_empty() {
         let names: Vec<&str> = facts.running.iter().map(|run| run.name.as_str()).collect();
@@ -463,6 +471,20 @@ fn disk(facts: &Facts) -> Finding {
     Finding::good("disk", what)
 }
 
+/// Whether runs outlive the session that starts them.
+fn session(facts: &Facts) -> Finding {
+    if let Some(problem) = &facts.session_problem {
+        let (what, to_do) = problem.split_once(": ").unwrap_or((problem, ""));
+        return Finding::bad(Grade::Bad, "session", what, to_do);
+    }
+    let how = if facts.has_user_systemd {
+        "as units of your systemd there"
+    } else {
+        "in sessions of their own"
+    };
+    Finding::good("session", format!("runs outlive your login, {how}"))
+}
+
 fn clock(diagnosis: &Diagnosis) -> Finding {
     let Some((ahead_ms, exact_ms)) = diagnosis.clock_ahead_ms else {
         return Finding::good("clock", "not compared");
@@ -591,6 +613,7 @@ mod tests {
         let mut facts = healthy();
         facts.program_hash = "bb".to_owned();
         facts.free_bytes = Some(1_000_000_000);
+        facts.session_problem = Some("all ends: run `loginctl enable-linger`".to_owned());
         facts.trainer.problem = Some("it does not start: libtorch_cpu.so".to_owned());
         facts.gpus[0].processes.push(GpuProcess {
             pid: 1,
@@ -612,6 +635,7 @@ mod tests {
         assert!(to_do("version").contains("lathe target setup gpu1"));
         assert!(to_do("trainer").contains("`libtorch` in targets.yaml"));
         assert!(to_do("disk").contains("`folder`"));
+        assert_eq!(to_do("session"), "run `loginctl enable-linger`");
         assert!(to_do("clock").contains("NTP"));
         assert!(to_do("gpus").contains("waits for one"));
         let users = diagnosis

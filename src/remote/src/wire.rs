@@ -154,6 +154,11 @@ pub enum Ask {
         version: String,
         files: Vec<Sent>,
     },
+    /// Makes programs of what was built there, with what their trainer is linked with.
+    InstallBuilt {
+        /// Where they lie, below lathe's folder.
+        programs: String,
+    },
     Begin(Box<Begin>),
     /// Has runs started by a scheduler, several of them as one array where it knows such. Not a field of `Begin`: an older
     /// program would pass over it and start them on its own machine.
@@ -344,6 +349,9 @@ pub struct Facts {
     /// Of lathe's program file there.
     pub program: String,
     pub program_hash: String,
+    /// It was built there, from the source.
+    #[serde(default)]
+    pub is_built_there: bool,
     pub host: String,
     pub os: String,
     pub arch: String,
@@ -362,6 +370,9 @@ pub struct Facts {
     pub trainer: TrainerFacts,
     /// Runs outlive the connection by systemd, else by a session of their own.
     pub has_user_systemd: bool,
+    /// Runs would not outlive the session that starts them: why, and what to do.
+    #[serde(default)]
+    pub session_problem: Option<String>,
     pub running: Vec<RunThere>,
 }
 

@@ -279,6 +279,12 @@ pub enum TargetCommand {
     Setup {
         /// A target, or a host that `ssh` knows
         target: String,
+        /// Send Lathe's source instead and build it there, for a machine that these programs do not run on
+        #[arg(long)]
+        build: bool,
+        /// The folder of the source, a git checkout [default: this folder]
+        #[arg(long, value_name = "DIR", requires = "build")]
+        source: Option<PathBuf>,
     },
     /// Log in by hand where a password or a code is asked for; what follows uses that connection
     Login {

@@ -1,5 +1,7 @@
 //! Runs on other machines from the command line: targets, their health, setting one up, starting there, fetching from there.
 
+mod setup;
+
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -7,7 +9,6 @@ use remote::doctor::{self, Diagnosis, Grade, Ours};
 use remote::far::{self, Here};
 use remote::near::launch::ShipError;
 use remote::near::pull::{self, PullError};
-use remote::setup::{self, Programs, SetupError};
 use remote::targets::{TargetError, TargetKind};
 use remote::wire::{Ask, Gpus, Say};
 use remote::{Keeper, Link, LinkError, Target, hash};
@@ -299,7 +300,19 @@ pub fn target_command(
     terminal: Terminal,
 ) -> Result<i32, Failure> {
     match command {
-        TargetCommand::Setup { target: name } => set_up(&target(name, terminal)?, out),
+        TargetCommand::Setup {
+            target: name,
+            build,
+            source,
+        } => {
+            let target = target(name, terminal)?;
+            let done = if *build {
+                setup::build(&target, source.as_deref())?
+            } else {
+                setup::send(&target)?
+            };
+            setup::tell(&target, &done, out)
+        }
         TargetCommand::Login { target: name } => login(&target(name, terminal)?),
         TargetCommand::Adopt {
             target: name,
@@ -310,40 +323,6 @@ pub fn target_command(
             runs_there(&target(name, terminal)?, *json, out)
         }
     }
-}
-
-fn set_up(target: &Target, out: &mut Output) -> Result<i32, Failure> {
-    let lathe = std::env::current_exe()
-        .map_err(|error| Failure::unexpected(format!("cannot find this program: {error}")))?;
-    let sandbox = lathe.with_file_name("lathe-sandbox");
-    let trainer = launch::find_trainer();
-    if let Err(error) = &trainer {
-        eprintln!("only lathe is put there: {error}");
-    }
-    let programs = Programs {
-        sandbox: sandbox.is_file().then_some(sandbox),
-        trainer: trainer.ok(),
-        lathe,
-    };
-    let done = setup::set_up(target, &programs, &mut |name, bytes| {
-        eprintln!("sending {name} ({})", format::bytes(bytes));
-    })
-    .map_err(|error| {
-        let code = match &error {
-            SetupError::Ssh(_) | SetupError::Link(_) => exit_code::UNREACHABLE,
-            _ => exit_code::INPUT,
-        };
-        Failure::told(code, error.to_string())
-    })?;
-    out.line(&format!(
-        "{}: programs are in {} ({} of {} sent); look at it: lathe doctor {}",
-        target.name,
-        done.folder,
-        format::bytes(done.shipped.bytes),
-        format::bytes(done.shipped.all_bytes),
-        target.name
-    ))?;
-    Ok(exit_code::OK)
 }
 
 /// On this terminal, with whatever questions there are.

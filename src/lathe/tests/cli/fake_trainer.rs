@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
+use runlog::control::{Applied, Board, Command, Server, Status};
 use runlog::event::{EventKind, Lane, Phase, RunStatus};
 use runlog::number::{Number, Values};
 use runlog::recorder::Options;
@@ -36,6 +38,8 @@ pub enum Act {
     WaitForInterrupt,
     /// Until the first SIGTERM.
     WaitForTerminate,
+    /// Does as it is told over its control socket, until it is told to stop.
+    ObeyUntilStop,
     /// By SIGKILL from itself, as the kernel does when memory runs out.
     Die,
     Exit(u8),
@@ -89,6 +93,7 @@ fn play(acts: &[Act], path: &Path) -> u8 {
             Act::WaitFor(path) => wait_until("the file", || path.exists()),
             Act::WaitForInterrupt => wait_until("SIGINT", || interrupted.load(Ordering::Relaxed)),
             Act::WaitForTerminate => wait_until("SIGTERM", || terminated.load(Ordering::Relaxed)),
+            Act::ObeyUntilStop => obey(&run_dir, &recorder),
             Act::Die => {
                 written();
                 kill_process(getpid(), Signal::KILL).unwrap();
@@ -101,6 +106,53 @@ fn play(acts: &[Act], path: &Path) -> u8 {
     }
     recorder.close().unwrap();
     0
+}
+
+fn obey(run_dir: &RunDir, recorder: &Recorder) {
+    let board = Board::new(Status {
+        run: run_dir.name().to_owned(),
+        doing: "playing".to_owned(),
+        ..Status::default()
+    });
+    let (sender, jobs) = sync_channel(8);
+    let _server = Server::start(run_dir, board.clone(), move |job| {
+        sender
+            .try_send(job)
+            .map(|()| "at once".to_owned())
+            .map_err(|error| match error {
+                TrySendError::Full(job) | TrySendError::Disconnected(job) => {
+                    (job, "too many wait".to_owned())
+                }
+            })
+    })
+    .unwrap();
+    loop {
+        let job = jobs
+            .recv_timeout(PATIENCE)
+            .expect("somebody tells it to stop");
+        let command = job.command().clone();
+        board.update(|status| status.is_paused = command == Command::Pause);
+        recorder
+            .record(EventKind::ControlApplied {
+                request: job.request().id,
+                who: job.request().who.clone(),
+                command: command.name().to_owned(),
+                step: 0,
+                target: None,
+                before: None,
+                after: None,
+                until_step: None,
+                knob: None,
+                from: None,
+                to: None,
+                from_step: None,
+            })
+            .unwrap();
+        job.applied(Applied::default());
+        if command == Command::Stop {
+            return;
+        }
+    }
 }
 
 pub fn started(total_steps: u64) -> Act {

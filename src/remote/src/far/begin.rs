@@ -3,16 +3,16 @@
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::cluster::{self, Scheduled};
+use super::session::{self, Keeping};
 use super::{Folder, Here, Supervisor, facts, is_inner, project};
 use crate::scheduler::Requeue;
-use crate::wire::{Begin, Gpus, SUPERVISE_COMMAND, Say};
+use crate::wire::{Begin, Gpus, Say};
 use runlog::run_dir::write_renamed;
 
 /// How long the supervisor may take to say that it is there.
@@ -52,8 +52,12 @@ impl Job {
 }
 
 pub(super) fn begin(folder: &Folder, here: Here, begin: &Begin) -> Result<Say, String> {
+    let keeping = session::keeping();
+    if keeping == Keeping::None {
+        return Err(session::advice());
+    }
     let run = make_run(folder, here, begin, None)?;
-    let started = start(here, &run, begin);
+    let started = start(here, &run, begin, keeping);
     if started.is_err() {
         // Nothing runs in it, and its name is needed for the next try.
         let _ = std::fs::remove_dir_all(&run);
@@ -123,7 +127,7 @@ fn make(
 }
 
 /// Starts the supervisor and waits for its word.
-fn start(here: Here, run: &Path, begin: &Begin) -> Result<u32, String> {
+fn start(here: Here, run: &Path, begin: &Begin, keeping: Keeping) -> Result<u32, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let log_path = run.join("supervisor.log");
     let log = File::options()
@@ -131,26 +135,10 @@ fn start(here: Here, run: &Path, begin: &Begin) -> Result<u32, String> {
         .create(true)
         .open(&log_path)
         .map_err(|error| format!("cannot write {}: {error}", log_path.display()))?;
-    let mut command = if facts::has_user_systemd() {
-        let mut command = Command::new("systemd-run");
-        command.args(["--user", "--quiet", "--collect", "--same-dir"]);
-        command.args(["-p", "KillMode=mixed", "-p", "OOMPolicy=continue"]);
-        command.arg(format!("--unit=lathe-{}", begin.name));
-        // Names only: a value would stand in a command line.
-        let inherited = ["PATH", "LD_LIBRARY_PATH", "LATHE_TRAINER"].map(str::to_owned);
-        for name in inherited.iter().chain(begin.environment.keys()) {
-            command.arg(format!("--setenv={name}"));
-        }
-        command.arg("--").arg(&program);
-        command
-    } else {
-        Command::new(&program)
-    };
-    command
-        .arg(SUPERVISE_COMMAND)
-        .arg(run)
-        .envs(&begin.environment)
-        .stdin(Stdio::null());
+    let mut command = session::supervisor(keeping, &program, run);
+    let environment = session::given(keeping, &begin.environment)
+        .map_err(|error| format!("cannot hand the environment on: {error}"))?;
+    command.stdin(environment);
     let output = log.try_clone().map_err(|error| error.to_string())?;
     let mut child = command
         .stdout(output)
@@ -160,6 +148,10 @@ fn start(here: Here, run: &Path, begin: &Begin) -> Result<u32, String> {
     let start = Instant::now();
     loop {
         if let Some(supervisor) = Supervisor::read(run) {
+            if matches!(keeping, Keeping::Unit { .. }) {
+                // It is systemd-run, which would wait for the end of its unit.
+                let _ = child.kill();
+            }
             return Ok(supervisor.process.pid);
         }
         if let Ok(Some(status)) = child.try_wait()

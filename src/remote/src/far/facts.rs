@@ -1,11 +1,13 @@
 //! What there is on this machine, for `lathe doctor`. Nothing here changes anything.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use runlog::run_dir::{Standing, host_name};
 
-use super::{Folder, Here, first_line, free_bytes, gpus, now_ms, own_program, runs};
+use super::session::{self, Keeping};
+use super::{Folder, Here, first_line, free_bytes, gpus, now_ms, own_program, runs, store};
 use crate::wire::{Facts, PROTOCOL, TrainerFacts};
 
 pub(super) fn facts(
@@ -20,12 +22,14 @@ pub(super) fn facts(
         Err(reason) => (Vec::new(), Some(reason)),
     };
     let (program, program_hash) = own_program();
+    let keeping = session::keeping();
     let disk = rustix::fs::statvfs(folder.path()).ok();
     let mut running = runs(folder);
     running.retain(|run| matches!(run.standing, Standing::Running | Standing::Queued { .. }));
     Facts {
         version: here.version.to_owned(),
         protocol: PROTOCOL,
+        is_built_there: Path::new(&program).with_file_name(store::BUILT).exists(),
         program,
         program_hash,
         host: host_name(),
@@ -41,7 +45,8 @@ pub(super) fn facts(
         gpus,
         gpus_problem,
         trainer: trainer_facts(here, tries_trainer, trainer, libraries),
-        has_user_systemd: has_user_systemd(),
+        has_user_systemd: matches!(keeping, Keeping::Unit { .. }),
+        session_problem: (keeping == Keeping::None).then(session::advice),
         running,
     }
 }
@@ -64,18 +69,6 @@ fn memory_bytes() -> Option<u64> {
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
-}
-
-/// A user's manager that lives on when the last session ends: only then may a run be given to it.
-pub(super) fn has_user_systemd() -> bool {
-    let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") else {
-        return false;
-    };
-    let user = std::env::var("USER").unwrap_or_default();
-    let lingers = !user.is_empty()
-        && super::is_inner(&user)
-        && Path::new("/var/lib/systemd/linger").join(&user).exists();
-    lingers && Path::new(&runtime).join("systemd/private").exists()
 }
 
 /// Where the trainer is: named, or as this program finds it.
@@ -104,10 +97,12 @@ pub(super) fn find_libraries(trainer: &Path, named: Option<&str>) -> Option<Path
     beside.is_dir().then_some(beside)
 }
 
-/// The value of `LD_LIBRARY_PATH` with a folder in front.
-pub(super) fn library_path(libraries: &Path) -> std::ffi::OsString {
+pub(super) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+
+/// The value of `LD_LIBRARY_PATH` with a folder in front of what it is.
+pub(super) fn library_path(libraries: &Path, before: Option<OsString>) -> OsString {
     let mut path = libraries.as_os_str().to_owned();
-    if let Some(before) = std::env::var_os("LD_LIBRARY_PATH").filter(|value| !value.is_empty()) {
+    if let Some(before) = before.filter(|value| !value.is_empty()) {
         path.push(":");
         path.push(before);
     }
@@ -137,7 +132,8 @@ fn trainer_facts(
     let mut command = Command::new(&path);
     command.arg("--version").stdin(Stdio::null());
     if let Some(libraries) = &libraries {
-        command.env("LD_LIBRARY_PATH", library_path(libraries));
+        let before = std::env::var_os(LIBRARY_PATH);
+        command.env(LIBRARY_PATH, library_path(libraries, before));
     }
     match command.output() {
         Ok(output) if output.status.success() => {

@@ -18,6 +18,7 @@ mod facts;
 mod gpus;
 mod kernel;
 mod project;
+mod session;
 mod store;
 mod stream;
 mod supervise;
@@ -297,6 +298,7 @@ fn answer(folder: &Folder, here: Here, ask: Ask) -> Result<Say, String> {
             partly: store::missing(folder, &blobs)?,
         }),
         Ask::Install { version, files } => store::install(folder, &version, &files),
+        Ask::InstallBuilt { programs } => store::install_built(folder, &programs),
         Ask::Begin(begin) => begin::begin(folder, here, &begin),
         Ask::Submit { begins, scheduler } => cluster::submit(folder, here, &begins, &scheduler),
         Ask::Cluster { scheduler } => Ok(Say::Cluster(Box::new(cluster::facts(&scheduler)))),

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use super::{Folder, free_bytes, is_inner, lock};
 use crate::hash;
+use crate::setup::libraries::libraries;
 use crate::ssh::private_dir;
 use crate::wire::{self, Blob, Say, Sent};
 
@@ -174,14 +175,74 @@ pub(super) fn install(folder: &Folder, version: &str, files: &[Sent]) -> Result<
         }
         link(folder, sent, &programs.join(&sent.path))?;
     }
-    // Aside and renamed: there is always a current one.
+    make_current(folder, version).map_err(told)?;
+    Ok(Say::Installed {
+        folder: programs.display().to_string(),
+    })
+}
+
+/// Aside and renamed: there is always a current one.
+fn make_current(folder: &Folder, version: &str) -> io::Result<()> {
     let current = folder.path().join("current");
     let aside = folder
         .path()
         .join(format!("current.{}", std::process::id()));
     let _ = fs::remove_file(&aside);
-    symlink(Path::new("programs").join(version), &aside).map_err(told)?;
-    fs::rename(&aside, &current).map_err(told)?;
+    symlink(Path::new("programs").join(version), &aside)?;
+    fs::rename(&aside, &current)
+}
+
+/// Lies beside programs that were built on their machine.
+pub(super) const BUILT: &str = "built";
+
+/// Makes programs of what was built here: copies of the programs, which the next build writes anew, and of their trainer's libraries
+/// other names where that can be.
+pub(super) fn install_built(folder: &Folder, built: &str) -> Result<Say, String> {
+    if !is_inner(built) {
+        return Err(format!("`{built}` leads out of the folder"));
+    }
+    let from = folder.path().join(built);
+    let read = |name: &str| {
+        hash::blob_of(&from.join(name))
+            .map_err(|error| format!("cannot read {}: {error}", from.join(name).display()))
+    };
+    let version = read("lathe")?.hash[..16].to_owned();
+    let trainer = from.join("lathe-trainer");
+    read("lathe-trainer")?;
+    let libraries = libraries(&trainer).map_err(|error| error.to_string())?;
+    let programs = folder.path().join("programs").join(&version);
+    let told = |error: io::Error| format!("cannot make {}: {error}", programs.display());
+    private_dir(&programs).map_err(told)?;
+    for name in ["lathe", "lathe-trainer", "lathe-sandbox"] {
+        if name == "lathe-sandbox" && !from.join(name).exists() {
+            continue;
+        }
+        // Aside and renamed: one that runs stays whole.
+        let aside = programs.join(format!("{name}.new"));
+        fs::copy(from.join(name), &aside)
+            .and_then(|_| fs::set_permissions(&aside, fs::Permissions::from_mode(0o500)))
+            .and_then(|()| fs::rename(&aside, programs.join(name)))
+            .map_err(told)?;
+    }
+    for library in libraries {
+        let name = library.file_name().unwrap_or_default();
+        let to = programs.join("lib").join(name);
+        private_dir(&programs.join("lib")).map_err(told)?;
+        let aside = programs.join("lib.new");
+        let _ = fs::remove_file(&aside);
+        // The name that the linker knows may be a link to the file.
+        library
+            .canonicalize()
+            .and_then(|whole| {
+                fs::hard_link(&whole, &aside).or_else(|_| fs::copy(&whole, &aside).map(drop))
+            })
+            .and_then(|()| fs::rename(&aside, &to))
+            .map_err(told)?;
+        // Where both are names of one file already, renaming leaves both.
+        let _ = fs::remove_file(&aside);
+    }
+    fs::write(programs.join(BUILT), "").map_err(told)?;
+    make_current(folder, &version).map_err(told)?;
     Ok(Say::Installed {
         folder: programs.display().to_string(),
     })

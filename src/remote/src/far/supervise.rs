@@ -7,6 +7,8 @@
 //! the trainer save a checkpoint and stop; a job that is put into the queue again finds the run's directory as it left it, and
 //! goes on. No word is written then: the run is not over.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -24,7 +26,7 @@ use super::begin::{Job, Under};
 use super::cluster::STOP_FILE;
 use super::cluster::slurm::{self, Shown};
 use super::turn::{self, Turn};
-use super::{Folder, Here, Supervisor, facts, kernel};
+use super::{Folder, Here, Supervisor, facts, kernel, session};
 use crate::scheduler::Requeue;
 
 /// Between two looks at the trainer, or at the line.
@@ -43,6 +45,11 @@ const RETRY_EVERY: Duration = Duration::from_secs(2);
 /// even begin; the last word is written all the same where it can be.
 pub fn supervise(here: Here, run: &Path) -> Result<i32, String> {
     let job = Job::read(run)?;
+    // A scheduler has an environment for it.
+    let environment = match job.under {
+        None => session::taken(&mut std::io::stdin())?,
+        Some(_) => BTreeMap::new(),
+    };
     if job.under.is_none() {
         // Fails for a group's leader, which a just started child is not, and systemd's child may be: it has its own session then. A
         // scheduler finds its processes by their group.
@@ -80,7 +87,7 @@ pub fn supervise(here: Here, run: &Path) -> Result<i32, String> {
     };
     known.gpus.clone_from(&turn.gpus.indices);
     let kills_before = kernel::memory_kills();
-    let mut child = match start(here, run, &job, &turn) {
+    let mut child = match start(here, run, &job, &turn, &environment) {
         Ok(child) => child,
         Err(reason) => {
             write_exit(run, &plain_exit(127, reason));
@@ -96,6 +103,11 @@ pub fn supervise(here: Here, run: &Path) -> Result<i32, String> {
     let is_out_of_memory = status.signal() == Some(9)
         && (kernel::memory_kills() > kills_before || kernel::log_says_out_of_memory(child.id()));
     let mut exit = exit(here, run, status, is_out_of_memory);
+    if job.under.is_none() && heard.is_terminated && !status.success() && !is_out_of_memory {
+        exit.reason =
+            "it was told to end (SIGTERM): its machine shuts down, or somebody ended it there"
+                .to_owned();
+    }
     if let Some(Under::Slurm { requeue }) = job.under
         && (heard.is_warned || heard.is_terminated)
         && !status.success()
@@ -302,7 +314,13 @@ fn wait_for_turn(
     }
 }
 
-fn start(here: Here, run: &Path, job: &Job, turn: &Turn) -> Result<Child, String> {
+fn start(
+    here: Here,
+    run: &Path,
+    job: &Job,
+    turn: &Turn,
+    environment: &BTreeMap<String, String>,
+) -> Result<Child, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let log_path = run.join("log.txt");
     let log = File::options()
@@ -318,9 +336,15 @@ fn start(here: Here, run: &Path, job: &Job, turn: &Turn) -> Result<Child, String
         .arg("--run-dir")
         .arg(run)
         .current_dir(&job.project)
-        .stdin(Stdio::null());
+        .stdin(Stdio::null())
+        .envs(environment);
     if let Some(libraries) = &job.libraries {
-        command.env("LD_LIBRARY_PATH", facts::library_path(Path::new(libraries)));
+        let before = environment
+            .get(facts::LIBRARY_PATH)
+            .map(OsString::from)
+            .or_else(|| std::env::var_os(facts::LIBRARY_PATH));
+        let path = facts::library_path(Path::new(libraries), before);
+        command.env(facts::LIBRARY_PATH, path);
     }
     if let Some(visible) = &turn.gpus.visible {
         command.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
@@ -378,6 +402,7 @@ fn watch(
         match (signal, under) {
             (SIGUSR1, None | Some(Under::Ray)) => {}
             (SIGTERM, None) => {
+                heard.is_terminated = true;
                 let _ = kill_process(pid, Signal::TERM);
                 kill_at.get_or_insert_with(|| Instant::now() + GRACE);
             }

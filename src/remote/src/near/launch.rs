@@ -69,19 +69,32 @@ impl Shipment {
         self.add_as(name, from, false)
     }
 
-    /// Adds one file; `is_program`: it may be started there.
+    /// Adds one file; `is_program`: it may be started there, also where it may not be here.
     pub fn add_as(&mut self, name: &str, from: &Path, is_program: bool) -> Result<(), ShipError> {
         use std::os::unix::fs::PermissionsExt;
-        let read = |source| ShipError::Read {
+        let found = std::fs::metadata(from).map_err(|source| ShipError::Read {
             path: from.to_owned(),
             source,
-        };
-        let is_executable =
-            std::fs::metadata(from).map_err(read)?.permissions().mode() & 0o111 != 0;
+        })?;
+        let is_executable = found.permissions().mode() & 0o111 != 0;
+        self.put_in(name, from, is_program || is_executable)
+    }
+
+    /// Adds a library: often marked as a program, and never started. As no program it is there only once, however many programs
+    /// use it.
+    pub fn add_library(&mut self, name: &str, from: &Path) -> Result<(), ShipError> {
+        self.put_in(name, from, false)
+    }
+
+    fn put_in(&mut self, name: &str, from: &Path, is_program: bool) -> Result<(), ShipError> {
+        let blob = hash::blob_of(from).map_err(|source| ShipError::Read {
+            path: from.to_owned(),
+            source,
+        })?;
         let sent = Sent {
             path: name.to_owned(),
-            blob: hash::blob_of(from).map_err(read)?,
-            is_program: is_program || is_executable,
+            blob,
+            is_program,
         };
         self.files.insert(name.to_owned(), (sent, from.to_owned()));
         Ok(())
@@ -171,5 +184,29 @@ pub fn submit(
     match link.ask_within(&Ask::Submit { begins, scheduler }, STORE_PATIENCE)? {
         Say::Submitted { paths, .. } if paths.len() == count => Ok(paths),
         other => Err(link.garbled(&format!("{other:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_library_is_no_program_whatever_its_file_says() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("libtorch_cpu.so");
+        std::fs::write(&path, "torch").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut shipment = Shipment::default();
+        shipment.add_library("lib/a", &path).unwrap();
+        shipment.add_as("b", &path, false).unwrap();
+        let are: Vec<bool> = shipment
+            .files()
+            .iter()
+            .map(|sent| sent.is_program)
+            .collect();
+        assert_eq!(are, [true, false], "b, then lib/a, by their names");
     }
 }

@@ -5,10 +5,10 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
+use super::net::{Net, quiet};
 use crate::fake_trainer::{Act, ended, started, step, wait_until};
 use crate::harness::{Bench, Ran, finished};
 use runlog::event::RunStatus;
@@ -21,12 +21,6 @@ pub struct Far {
     port: u16,
 }
 
-/// A pair of linked interfaces, one of them in a namespace.
-struct Net {
-    name: String,
-    here: String,
-}
-
 fn sshd_program() -> Option<&'static str> {
     let found = ["/usr/sbin/sshd", "/usr/local/sbin/sshd"]
         .into_iter()
@@ -35,62 +29,6 @@ fn sshd_program() -> Option<&'static str> {
         eprintln!("skipped: there is no sshd here (apt-get install openssh-server)");
     }
     found
-}
-
-fn quiet(program: &str, arguments: &[&str]) -> bool {
-    Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
-impl Net {
-    fn new() -> Option<(Self, String)> {
-        // Tests of one process, or of many, side by side.
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = std::process::id() * 4 + MADE.fetch_add(1, Ordering::Relaxed) % 4;
-        let (name, here, there) = (
-            format!("lathe{number}"),
-            format!("la{number}"),
-            format!("lb{number}"),
-        );
-        let subnet = format!("10.{}.{}", 128 + (number >> 8) % 100, number % 256);
-        let (our, their) = (format!("{subnet}.1/30"), format!("{subnet}.2/30"));
-        let ip = |arguments: &[&str]| quiet("ip", arguments);
-        let net = Self {
-            name: name.clone(),
-            here: here.clone(),
-        };
-        let is_made = ip(&["netns", "add", &name])
-            && ip(&["link", "add", &here, "type", "veth", "peer", "name", &there])
-            && ip(&["link", "set", &there, "netns", &name])
-            && ip(&["addr", "add", &our, "dev", &here])
-            && ip(&["link", "set", &here, "up"])
-            && ip(&["-n", &name, "addr", "add", &their, "dev", &there])
-            && ip(&["-n", &name, "link", "set", &there, "up"])
-            && ip(&["-n", &name, "link", "set", "lo", "up"]);
-        if !is_made {
-            eprintln!(
-                "skipped: no right to make a network namespace here (root, CAP_NET_ADMIN), or no `ip`"
-            );
-            return None;
-        }
-        Some((net, format!("{subnet}.2")))
-    }
-
-    fn set(&self, state: &str) {
-        assert!(quiet("ip", &["link", "set", &self.here, state]));
-    }
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        quiet("ip", &["netns", "del", &self.name]);
-        quiet("ip", &["link", "del", &self.here]);
-    }
 }
 
 fn free_port() -> u16 {
@@ -102,18 +40,26 @@ impl Far {
     /// None: skipped, and said why.
     pub fn new() -> Option<Self> {
         sshd_program()?;
-        Some(Self::at("127.0.0.1".to_owned(), None))
+        Some(Self::at(Bench::new(), None))
     }
 
     /// With a link that can be cut.
     pub fn with_link() -> Option<Self> {
         sshd_program()?;
-        let (net, address) = Net::new()?;
-        Some(Self::at(address, Some(net)))
+        Some(Self::at(Bench::new(), Some(Net::new()?)))
     }
 
-    fn at(address: String, net: Option<Net>) -> Self {
+    /// With a link that is slow, loses packets, and can be cut.
+    pub fn with_slow_link() -> Option<Self> {
+        sshd_program()?;
         let bench = Bench::new();
+        let net = Net::slow(&bench.path("line.json"))?;
+        Some(Self::at(bench, Some(net)))
+    }
+
+    fn at(bench: Bench, net: Option<Net>) -> Self {
+        let local = || "127.0.0.1".to_owned();
+        let address = net.as_ref().map_or_else(local, |net| net.address.clone());
         for folder in ["far", "bin", "xdg"] {
             fs::create_dir(bench.path(folder)).unwrap();
         }
@@ -242,21 +188,27 @@ impl Far {
     }
 
     pub fn cut(&self) {
-        self.net.as_ref().expect("made with a link").set("down");
+        self.net.as_ref().expect("made with a link").cut();
     }
 
     pub fn heal(&self) {
-        self.net.as_ref().expect("made with a link").set("up");
+        self.net.as_ref().expect("made with a link").heal();
     }
 
     pub fn lathe(&self, arguments: &[&str]) -> Command {
         let mut command = self.bench.lathe(arguments);
+        command.envs(self.environment());
         command
-            .env("LATHE_SSH_CONFIG", self.bench.path("ssh_config"))
-            .env("LATHE_TARGETS", self.bench.path("none.yaml"))
-            .env("XDG_RUNTIME_DIR", self.bench.path("xdg"))
-            .env("HOME", self.bench.path(""));
-        command
+    }
+
+    /// How `lathe` finds the other machine.
+    pub fn environment(&self) -> [(&'static str, PathBuf); 4] {
+        [
+            ("LATHE_SSH_CONFIG", self.bench.path("ssh_config")),
+            ("LATHE_TARGETS", self.bench.path("none.yaml")),
+            ("XDG_RUNTIME_DIR", self.bench.path("xdg")),
+            ("HOME", self.bench.path("")),
+        ]
     }
 
     pub fn run(&self, arguments: &[&str]) -> Ran {
@@ -298,7 +250,7 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         if let Some(net) = &self.net {
-            quiet("ip", &["link", "set", &net.here, "up"]);
+            net.heal();
         }
         // What a failed test left running there.
         for run in fs::read_dir(self.bench.path("far/runs"))

@@ -150,6 +150,26 @@ fn a_supervisor_that_is_killed_leaves_a_running_run_and_then_a_lost_one() {
     far.assert_same();
 }
 
+#[test]
+fn a_run_that_its_machine_tells_to_end_says_so() {
+    let Some(far) = Far::new() else { return };
+    let gate = far.bench.path("gate");
+    let viewer = half_seen(&far, &gate);
+    let text = fs::read(far.run_there().join("supervisor.json")).unwrap();
+    let known: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let supervisor = known["process"]["pid"].as_u64().unwrap() as u32;
+    // As systemd does to all that runs when the machine shuts down.
+    super::far::kill(supervisor, "TERM");
+    let ran = finished(viewer.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    assert!(
+        ran.stdout
+            .contains("it was told to end (SIGTERM): its machine shuts down"),
+        "{ran:?}"
+    );
+    far.assert_same();
+}
+
 /// A small disk in the place of lathe's folder there, as long as it lives.
 struct SmallDisk<'a>(&'a Path);
 

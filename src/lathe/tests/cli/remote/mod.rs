@@ -3,8 +3,12 @@
 //! Where there is no sshd, or no right to cut a network link, each test says so and does nothing; `just remote-test` runs them and
 //! tells what it skipped.
 
+mod building;
 pub mod far;
 mod faults;
 mod launching;
 mod line;
+mod net;
 mod places;
+mod sessions;
+mod slow;
