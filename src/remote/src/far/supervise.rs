@@ -104,9 +104,8 @@ pub fn supervise(here: Here, run: &Path) -> Result<i32, String> {
         && (kernel::memory_kills() > kills_before || kernel::log_says_out_of_memory(child.id()));
     let mut exit = exit(here, run, status, is_out_of_memory);
     if job.under.is_none() && heard.is_terminated && !status.success() && !is_out_of_memory {
-        exit.reason =
-            "it was told to end (SIGTERM): its machine shuts down, or somebody ended it there"
-                .to_owned();
+        "it was told to end (SIGTERM): its machine shuts down, or somebody ended it there"
+            .clone_into(&mut exit.reason);
     }
     if let Some(Under::Slurm { requeue }) = job.under
         && (heard.is_warned || heard.is_terminated)

@@ -441,13 +441,11 @@ impl<'a> Place<'a> {
             let _ = errors.read_to_string(&mut words);
         }
         let status = child.wait().map_err(|error| no_ssh(&error))?;
-        match code {
-            Ok(Some(code)) => Ok(code),
-            Ok(None) | Err(_) => {
-                let failure = SshFailure::new(&self.target.name, status.code(), &words, true);
-                Err(BuildError::Cut { failure }.into())
-            }
+        if let Ok(Some(code)) = code {
+            return Ok(code);
         }
+        let failure = SshFailure::new(&self.target.name, status.code(), &words, true);
+        Err(BuildError::Cut { failure }.into())
     }
 
     /// A line that was cut under what was on its way.
