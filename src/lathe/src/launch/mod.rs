@@ -7,6 +7,7 @@
 //! ```
 //! `setsid` before the exec needs no unsafe code, and takes the trainer out of reach of the terminal's Ctrl-C and hang-up.
 
+mod again;
 mod elsewhere;
 mod ending;
 mod find;
@@ -23,6 +24,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+pub use again::{ResumeElsewhereError, bring_up_to_date, edit, resume_elsewhere};
 pub use elsewhere::{
     ElsewhereError, adopt, keep_copy, prepare_elsewhere, start_elsewhere, start_together, targets,
 };

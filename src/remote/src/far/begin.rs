@@ -1,5 +1,6 @@
 //! Makes a run's directory and has it watched by a process that outlives the connection.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,9 @@ pub(super) struct Job {
     /// A scheduler starts the supervisor, and has given it a machine by then.
     #[serde(default)]
     pub under: Option<Under>,
+    /// Keys that were given anew with a resume: they win once over what was set while the run ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given: Vec<String>,
 }
 
 /// Who has started the supervisor.
@@ -41,7 +45,7 @@ pub(super) enum Under {
 }
 
 impl Job {
-    const FILE: &str = "job.json";
+    pub const FILE: &str = "job.json";
 
     pub fn read(run: &Path) -> Result<Self, String> {
         let path = run.join(Self::FILE);
@@ -49,11 +53,28 @@ impl Job {
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
+
+    pub fn write(&self, run: &Path) -> Result<(), String> {
+        let text = serde_json::to_vec_pretty(self).expect("only string keys");
+        write_renamed(&run.join(Self::FILE), &text).map_err(|error| error.to_string())
+    }
+}
+
+/// What a supervisor is started with beside its run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Starting<'a> {
+    pub name: &'a str,
+    /// For the trainer; in memory only.
+    pub environment: &'a BTreeMap<String, String>,
 }
 
 pub(super) fn begin(folder: &Folder, here: Here, begin: &Begin) -> Result<Say, String> {
     let run = make_run(folder, here, begin, None)?;
-    let started = start(here, &run, begin);
+    let starting = Starting {
+        name: &begin.name,
+        environment: &begin.environment,
+    };
+    let started = start(here, &run, starting);
     if started.is_err() {
         // Nothing runs in it, and its name is needed for the next try.
         let _ = std::fs::remove_dir_all(&run);
@@ -108,6 +129,7 @@ fn make(
         gpus: begin.gpus.clone(),
         at_once: begin.at_once,
         under,
+        given: Vec::new(),
     };
     let job = serde_json::to_vec_pretty(&job).expect("only string keys");
     let info = serde_json::to_vec_pretty(&begin.info).expect("it was JSON");
@@ -123,7 +145,7 @@ fn make(
 }
 
 /// Starts the supervisor and waits for its word.
-fn start(here: Here, run: &Path, begin: &Begin) -> Result<u32, String> {
+pub(super) fn start(here: Here, run: &Path, starting: Starting<'_>) -> Result<u32, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let log_path = run.join("supervisor.log");
     let log = File::options()
@@ -135,10 +157,10 @@ fn start(here: Here, run: &Path, begin: &Begin) -> Result<u32, String> {
         let mut command = Command::new("systemd-run");
         command.args(["--user", "--quiet", "--collect", "--same-dir"]);
         command.args(["-p", "KillMode=mixed", "-p", "OOMPolicy=continue"]);
-        command.arg(format!("--unit=lathe-{}", begin.name));
+        command.arg(format!("--unit=lathe-{}", starting.name));
         // Names only: a value would stand in a command line.
         let inherited = ["PATH", "LD_LIBRARY_PATH", "LATHE_TRAINER"].map(str::to_owned);
-        for name in inherited.iter().chain(begin.environment.keys()) {
+        for name in inherited.iter().chain(starting.environment.keys()) {
             command.arg(format!("--setenv={name}"));
         }
         command.arg("--").arg(&program);
@@ -149,7 +171,7 @@ fn start(here: Here, run: &Path, begin: &Begin) -> Result<u32, String> {
     command
         .arg(SUPERVISE_COMMAND)
         .arg(run)
-        .envs(&begin.environment)
+        .envs(starting.environment)
         .stdin(Stdio::null());
     let output = log.try_clone().map_err(|error| error.to_string())?;
     let mut child = command

@@ -10,6 +10,7 @@
 //! ```
 //! Knows nothing of the machine that asks.
 
+mod again;
 mod begin;
 mod cluster;
 mod control;
@@ -294,6 +295,7 @@ fn answer(folder: &Folder, here: Here, ask: Ask) -> Result<Say, String> {
         Ask::Install { version, files } => store::install(folder, &version, &files),
         Ask::Begin(begin) => begin::begin(folder, here, &begin),
         Ask::Submit { begins, scheduler } => cluster::submit(folder, here, &begins, &scheduler),
+        Ask::Resume(asked) => again::resume(folder, here, &asked),
         Ask::Cluster { scheduler } => Ok(Say::Cluster(Box::new(cluster::facts(&scheduler)))),
         Ask::List { run, under } => Ok(Say::Listing {
             files: store::list(&folder.run(&run)?, &under)?,

@@ -8,3 +8,4 @@ mod faults;
 mod launching;
 mod line;
 mod places;
+mod resuming;
