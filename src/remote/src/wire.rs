@@ -98,6 +98,46 @@ pub struct Begin {
     pub libraries: Option<String>,
 }
 
+/// A run there that is over, and is to go on in its directory from its newest whole checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Again {
+    pub run: String,
+    /// With edits; None: as it lies there.
+    #[serde(default)]
+    pub experiment_yaml: Option<String>,
+    /// The keys of those edits, in full.
+    #[serde(default)]
+    pub given: Vec<String>,
+    /// Steps to be trained in all, where its experiment says so.
+    #[serde(default)]
+    pub total_steps: Option<u64>,
+    pub gpus: Gpus,
+    #[serde(default)]
+    pub at_once: u32,
+    /// For the trainer, as in [`Begin`].
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    #[serde(default)]
+    pub trainer: Option<String>,
+    #[serde(default)]
+    pub libraries: Option<String>,
+    /// What gives it a machine this time; None: the machine that is asked.
+    #[serde(default)]
+    pub scheduler: Option<Box<Scheduler>>,
+}
+
+/// Why a run does not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotResumed {
+    /// It lives, or somebody else has it go on.
+    Busy,
+    /// Every step is trained.
+    NothingLeft,
+    #[serde(other)]
+    Unfit,
+}
+
 /// How much of a file is here, so that the rest can come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Have {
@@ -166,6 +206,8 @@ pub enum Ask {
         begins: Vec<Begin>,
         scheduler: Box<Scheduler>,
     },
+    /// Has a run that is over go on.
+    Resume(Box<Again>),
     /// What there is of a scheduler.
     Cluster {
         scheduler: Box<Scheduler>,
@@ -251,6 +293,15 @@ pub enum Say {
         paths: Vec<String>,
         /// The scheduler's name of each.
         jobs: Vec<String>,
+    },
+    /// It goes on; of a scheduler's job its name there.
+    Resumed {
+        job: Option<String>,
+    },
+    /// Nothing has changed.
+    NotResumed {
+        why: NotResumed,
+        reason: String,
     },
     Cluster(Box<ClusterFacts>),
     /// A file begins here: where the other end asked for, or at 0 because it is another file now.

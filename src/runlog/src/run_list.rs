@@ -192,11 +192,13 @@ impl Entry {
             self.read(now);
             return true;
         }
-        if self.glance.end.is_some() {
+        let end = self.glance.end.as_ref();
+        let end = end.map(|(status, _, reason)| (*status, reason.as_str()));
+        if end.is_some() && self.run_dir.origin().is_none() {
             return false;
         }
-        // Nothing was written, but its process may have died meanwhile.
-        let liveness = liveness(&self.run_dir, None, now);
+        // Nothing was written, but its process may have died meanwhile, or a run elsewhere was told to go on.
+        let liveness = liveness(&self.run_dir, end, now);
         let is_changed = liveness != self.glance.liveness;
         self.glance.liveness = liveness;
         is_changed

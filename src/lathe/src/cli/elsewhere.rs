@@ -454,12 +454,7 @@ pub(super) fn run_elsewhere(
         .map_err(|error| Failure::unexpected(format!("cannot take over signals: {error}")))?;
     let keeper = keep(&run_dir)?;
     if is_detached {
-        let queue_patience = if prepared.target.kind.has_scheduler() {
-            QUEUE_PATIENCE
-        } else {
-            std::time::Duration::ZERO
-        };
-        return detach(&run_dir, queue_patience, form.json, out);
+        return detach(&run_dir, &prepared.target, form.json, out);
     }
     let rollouts = (job == launch::Job::Run)
         .then(|| experiment_file::rollouts_per_step(&prepared.loaded.experiment));
@@ -599,12 +594,17 @@ fn failed(error: ElsewhereError, terminal: Terminal) -> Failure {
 }
 
 /// Waits until the run shows that it lives there, waits for its turn, or does not live.
-fn detach(
+pub(super) fn detach(
     run_dir: &RunDir,
-    queue_patience: std::time::Duration,
+    target: &Target,
     json: bool,
     out: &mut Output,
 ) -> Result<i32, Failure> {
+    let queue_patience = if target.kind.has_scheduler() {
+        QUEUE_PATIENCE
+    } else {
+        std::time::Duration::ZERO
+    };
     let start = std::time::Instant::now();
     let words = loop {
         let now = std::time::SystemTime::now();
@@ -627,7 +627,9 @@ fn detach(
             {
                 break format!("it waits {why}");
             }
-            _ if glance.total_steps > 0 => break "it runs".to_owned(),
+            _ if glance.total_steps > 0 && !Mirror::is_before_going_on(run_dir) => {
+                break "it runs".to_owned();
+            }
             _ if start.elapsed() > FIRST_SIGN_PATIENCE => break "it is still loading".to_owned(),
             _ => std::thread::sleep(std::time::Duration::from_millis(100)),
         }

@@ -3,14 +3,18 @@
 use std::ffi::OsStr;
 use std::time::SystemTime;
 
+use remote::near::launch::ResumeError;
+use remote::near::pull::PullError;
+use remote::wire::NotResumed;
+use remote::{Link, LinkError};
 use runlog::exit_code;
 use runlog::run_dir::{Origin, RunDir, write_renamed};
 use runlog::state::{Liveness, glance};
 
 use super::arguments::RunArguments;
-use super::{Failure, Output, experiment_file, report, run, runs};
+use super::{Failure, Output, elsewhere, experiment_file, report, run, runs};
 use crate::headless::{End, Follow};
-use crate::launch::{self, Ending, Job, Signs};
+use crate::launch::{self, Ending, Job, ResumeElsewhereError, Signs};
 use crate::terminal::Terminal;
 
 /// Starts the trainer on the run's directory again and follows it to its end.
@@ -21,16 +25,18 @@ pub fn run(
     terminal: Terminal,
 ) -> Result<i32, Failure> {
     let run_dir = runs::find(&arguments.place, resumed)?;
-    if let Some(target) = run_dir.origin().and_then(Origin::target) {
+    if arguments.on.is_some() {
         return Err(Failure::usage(format!(
-            "{} is a copy of a run on {target}; start a run there from its checkpoint: lathe pull {} --checkpoint latest, then \
-             lathe run EXPERIMENT --from {} --on {target}",
+            "{} goes on where it is: leave out --on; a new run elsewhere from its checkpoint is lathe run EXPERIMENT --from {} --on TARGET",
             run_dir.name(),
-            run_dir.info().id,
             run_dir.info().id
         )));
     }
-    refuse_running(&run_dir)?;
+    let is_elsewhere = run_dir.origin().and_then(Origin::target).is_some();
+    if !is_elsewhere {
+        // Of one elsewhere that machine decides.
+        refuse_running(&run_dir)?;
+    }
     let overrides: Vec<String> = arguments
         .experiment
         .iter()
@@ -42,6 +48,9 @@ pub fn run(
             "{file} is no override; --resume goes on with the run's own experiment, {}",
             run_dir.experiment_path().display()
         )));
+    }
+    if is_elsewhere {
+        return run_elsewhere(&run_dir, &overrides, arguments, out, terminal);
     }
     let loaded = experiment_file::load_for_run(&run_dir.experiment_path(), &overrides, terminal)?;
     if experiment::verl::is_asked_for(&loaded.experiment) {
@@ -88,6 +97,68 @@ pub fn run(
         return Err(failure);
     }
     report::print(&run_dir, &followed, arguments.form.json, out, terminal)
+}
+
+/// Has the machine that the run is on go on with it there, and follows the copy.
+fn run_elsewhere(
+    run_dir: &RunDir,
+    overrides: &[String],
+    arguments: &RunArguments,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    let name = run_dir.origin().and_then(Origin::target).unwrap_or("?");
+    let target = elsewhere::target(name, terminal)?;
+    let mut link = Link::open(&target)?;
+    launch::bring_up_to_date(run_dir, &target, &mut link)?;
+    // Tells the complaints.
+    let loaded = experiment_file::load_for_run(&run_dir.experiment_path(), overrides, terminal)?;
+    let edited = launch::edit(run_dir, &loaded, keys(overrides)?)?;
+    let unread = |error| Failure::unexpected(format!("cannot follow the run: {error}"));
+    // Before it goes on, so that what comes is new.
+    let follow = Follow::after(run_dir).map_err(unread)?;
+    launch::resume_elsewhere(run_dir, &target, &mut link, edited)?;
+    drop(link);
+    let keeper = elsewhere::keep(run_dir)?;
+    if arguments.detach {
+        return elsewhere::detach(run_dir, &target, arguments.form.json, out);
+    }
+    let rollouts = Some(experiment_file::rollouts_per_step(&loaded.experiment));
+    let followed = run::watch(run_dir, arguments.form, rollouts, out, terminal, |view| {
+        follow.resumed(run_dir, view)
+    })?;
+    elsewhere::finish(
+        run_dir,
+        keeper,
+        &followed,
+        arguments.form.json,
+        out,
+        terminal,
+    )
+}
+
+impl From<ResumeElsewhereError> for Failure {
+    fn from(error: ResumeElsewhereError) -> Self {
+        let code = match &error {
+            ResumeElsewhereError::Resume(ResumeError::Refused { why, .. }) => match why {
+                NotResumed::Busy => exit_code::BUSY,
+                NotResumed::NothingLeft => exit_code::NOTHING_LEFT,
+                NotResumed::Unfit => exit_code::INPUT,
+            },
+            ResumeElsewhereError::Resume(ResumeError::Link(LinkError::Refused { .. }))
+            | ResumeElsewhereError::Pull(PullError::Link(LinkError::Refused { .. })) => {
+                exit_code::INPUT
+            }
+            ResumeElsewhereError::Resume(ResumeError::Link(_))
+            | ResumeElsewhereError::Pull(PullError::Link(_))
+            | ResumeElsewhereError::Behind { .. } => exit_code::UNREACHABLE,
+            ResumeElsewhereError::Files { .. } => exit_code::USAGE,
+            ResumeElsewhereError::Pull(_)
+            | ResumeElsewhereError::RunDir(_)
+            | ResumeElsewhereError::Experiment { .. } => exit_code::INPUT,
+        };
+        Self::told(code, error.to_string())
+    }
 }
 
 /// The run is as it was: its last line says what is trained, and what to give for more.

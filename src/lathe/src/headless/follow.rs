@@ -145,6 +145,12 @@ impl Follow {
         Ok(self.finish(end, view))
     }
 
+    /// Follows a run elsewhere that was told to go on, from where [`Follow::after`] left its log.
+    pub fn resumed(mut self, run_dir: &RunDir, view: &mut dyn View) -> Result<Followed, Failure> {
+        let end = self.watch_other(run_dir, view)?;
+        Ok(self.finish(end, view))
+    }
+
     /// Follows a run of another process.
     pub fn other(mut self, run_dir: &RunDir, view: &mut dyn View) -> Result<Followed, Failure> {
         if !view.wants_history() {
@@ -259,6 +265,10 @@ impl Follow {
                 liveness(now.as_ref().unwrap_or(run_dir), None, SystemTime::now())
             });
             self.read_all(view)?;
+            if self.state.ended.is_some() && Mirror::is_before_going_on(run_dir) {
+                // Somebody has it go on: that was an earlier end.
+                self.state.ended = None;
+            }
             if let Some(ended) = &self.state.ended
                 && !may_go_on(
                     run_dir,
@@ -476,6 +486,7 @@ mod tests {
             heard_at: None,
             warning: None,
             received_bytes: 0,
+            resumed_after: None,
         };
         assert_eq!(line.look(&mirror), Vec::<String>::new());
         mirror.link = MirrorLink::Disconnected {

@@ -7,6 +7,7 @@
 //! ```
 //! `setsid` before the exec needs no unsafe code, and takes the trainer out of reach of the terminal's Ctrl-C and hang-up.
 
+mod again;
 mod census;
 mod elsewhere;
 mod ending;
@@ -24,6 +25,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+pub use again::{ResumeElsewhereError, bring_up_to_date, edit, resume_elsewhere};
 pub use census::{Censuses, census_roots, without_doubles};
 pub use elsewhere::{
     ElsewhereError, adopt, keep_copy, prepare_elsewhere, pull_rollouts, start_elsewhere,

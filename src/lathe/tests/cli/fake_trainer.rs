@@ -283,3 +283,30 @@ pub fn learning() -> Vec<Act> {
     ]);
     acts
 }
+
+/// What a trainer does that goes on in its directory behind step `from`, to the end.
+pub fn going_on(from: u64, total: u64) -> Vec<Act> {
+    let mut acts = vec![
+        Act::Record(EventKind::RunResumed {
+            from_step: from,
+            checkpoint: Some(format!("checkpoints/step-{from:06}")),
+            lost_steps: 0,
+            passed_over: Vec::new(),
+        }),
+        started(total),
+    ];
+    acts.extend((from + 1..=total).map(|index| step(index, 0.5)));
+    acts.push(ended(RunStatus::Completed, 0, "", total));
+    acts
+}
+
+/// A whole checkpoint in a run's directory.
+pub fn save_checkpoint(run_dir: &Path, step: u64) -> PathBuf {
+    let written = runlog::checkpoints::write(
+        &run_dir.join("checkpoints"),
+        step,
+        |folder| std::fs::write(folder.join("state.json"), "{}"),
+        || Ok(()),
+    );
+    written.unwrap().path
+}

@@ -1,5 +1,6 @@
 //! Makes a run's directory and has it watched by a process that outlives the connection.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,9 @@ pub(super) struct Job {
     /// A scheduler starts the supervisor, and has given it a machine by then.
     #[serde(default)]
     pub under: Option<Under>,
+    /// Keys that were given anew with a resume: they win once over what was set while the run ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given: Vec<String>,
 }
 
 /// Who has started the supervisor.
@@ -41,7 +45,7 @@ pub(super) enum Under {
 }
 
 impl Job {
-    const FILE: &str = "job.json";
+    pub const FILE: &str = "job.json";
 
     pub fn read(run: &Path) -> Result<Self, String> {
         let path = run.join(Self::FILE);
@@ -49,15 +53,25 @@ impl Job {
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
+
+    pub fn write(&self, run: &Path) -> Result<(), String> {
+        let text = serde_json::to_vec_pretty(self).expect("only string keys");
+        write_renamed(&run.join(Self::FILE), &text).map_err(|error| error.to_string())
+    }
+}
+
+/// How a run of this machine outlives the connection, or what to do where it would not.
+pub(super) fn keeping() -> Result<Keeping, String> {
+    match session::keeping() {
+        Keeping::None => Err(session::advice()),
+        keeping => Ok(keeping),
+    }
 }
 
 pub(super) fn begin(folder: &Folder, here: Here, begin: &Begin) -> Result<Say, String> {
-    let keeping = session::keeping();
-    if keeping == Keeping::None {
-        return Err(session::advice());
-    }
+    let keeping = keeping()?;
     let run = make_run(folder, here, begin, None)?;
-    let started = start(here, &run, begin, keeping);
+    let started = start(here, &run, &begin.environment, keeping);
     if started.is_err() {
         // Nothing runs in it, and its name is needed for the next try.
         let _ = std::fs::remove_dir_all(&run);
@@ -112,6 +126,7 @@ fn make(
         gpus: begin.gpus.clone(),
         at_once: begin.at_once,
         under,
+        given: Vec::new(),
     };
     let job = serde_json::to_vec_pretty(&job).expect("only string keys");
     let info = serde_json::to_vec_pretty(&begin.info).expect("it was JSON");
@@ -126,8 +141,13 @@ fn make(
     Ok(())
 }
 
-/// Starts the supervisor and waits for its word.
-fn start(here: Here, run: &Path, begin: &Begin, keeping: Keeping) -> Result<u32, String> {
+/// Starts the supervisor and waits for its word. `environment`: for the trainer; in memory only.
+pub(super) fn start(
+    here: Here,
+    run: &Path,
+    environment: &BTreeMap<String, String>,
+    keeping: Keeping,
+) -> Result<u32, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let log_path = run.join("supervisor.log");
     let log = File::options()
@@ -136,7 +156,7 @@ fn start(here: Here, run: &Path, begin: &Begin, keeping: Keeping) -> Result<u32,
         .open(&log_path)
         .map_err(|error| format!("cannot write {}: {error}", log_path.display()))?;
     let mut command = session::supervisor(keeping, &program, run);
-    let environment = session::given(keeping, &begin.environment)
+    let environment = session::given(keeping, environment)
         .map_err(|error| format!("cannot hand the environment on: {error}"))?;
     command.stdin(environment);
     let output = log.try_clone().map_err(|error| error.to_string())?;

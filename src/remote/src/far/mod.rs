@@ -10,6 +10,7 @@
 //! ```
 //! Knows nothing of the machine that asks.
 
+mod again;
 mod begin;
 mod census;
 mod cluster;
@@ -301,6 +302,7 @@ fn answer(folder: &Folder, here: Here, ask: Ask) -> Result<Say, String> {
         Ask::InstallBuilt { programs } => store::install_built(folder, &programs),
         Ask::Begin(begin) => begin::begin(folder, here, &begin),
         Ask::Submit { begins, scheduler } => cluster::submit(folder, here, &begins, &scheduler),
+        Ask::Resume(asked) => again::resume(folder, here, &asked),
         Ask::Cluster { scheduler } => Ok(Say::Cluster(Box::new(cluster::facts(&scheduler)))),
         Ask::List { run, under } => Ok(Say::Listing {
             files: store::list(&folder.run(&run)?, &under)?,

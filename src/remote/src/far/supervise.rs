@@ -44,7 +44,7 @@ const RETRY_EVERY: Duration = Duration::from_secs(2);
 /// Watches over a run until it is over, and gives the exit code that its scheduler is to see, if it has one. `Err`: it could not
 /// even begin; the last word is written all the same where it can be.
 pub fn supervise(here: Here, run: &Path) -> Result<i32, String> {
-    let job = Job::read(run)?;
+    let mut job = Job::read(run)?;
     // A scheduler has an environment for it.
     let environment = match job.under {
         None => session::taken(&mut std::io::stdin())?,
@@ -94,6 +94,11 @@ pub fn supervise(here: Here, run: &Path) -> Result<i32, String> {
             return Ok(if job.under.is_some() { 127 } else { 0 });
         }
     };
+    if !job.given.is_empty() {
+        // Said once: what is set from here on counts when the job goes on by itself.
+        job.given.clear();
+        let _ = job.write(run);
+    }
     known.trainer = Some(ProcessIdentity::of(child.id()));
     known.waits = None;
     // On a disk that is full by now the run goes on; whoever asks sees that its supervisor lives.
@@ -334,6 +339,7 @@ fn start(
         .arg(&job.verb)
         .arg("--run-dir")
         .arg(run)
+        .args(job.given.iter().map(|key| format!("--given={key}")))
         .current_dir(&job.project)
         .stdin(Stdio::null())
         .envs(environment);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::link::{Link, LinkError};
 use crate::hash;
 use crate::scheduler::Scheduler;
-use crate::wire::{Ask, Begin, Blob, Say, Sent};
+use crate::wire::{Again, Ask, Begin, Blob, NotResumed, Say, Sent};
 
 /// Of one frame of a file.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -184,6 +184,32 @@ pub fn submit(
     match link.ask_within(&Ask::Submit { begins, scheduler }, STORE_PATIENCE)? {
         Say::Submitted { paths, .. } if paths.len() == count => Ok(paths),
         other => Err(link.garbled(&format!("{other:?}"))),
+    }
+}
+
+/// Why a run there does not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ResumeError {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("{host}: {reason}")]
+    Refused {
+        host: String,
+        why: NotResumed,
+        reason: String,
+    },
+}
+
+/// Has a run there that is over go on in its directory.
+pub fn resume(link: &mut Link, again: Again) -> Result<(), ResumeError> {
+    match link.ask_within(&Ask::Resume(Box::new(again)), STORE_PATIENCE)? {
+        Say::Resumed { .. } => Ok(()),
+        Say::NotResumed { why, reason } => Err(ResumeError::Refused {
+            host: link.host().to_owned(),
+            why,
+            reason,
+        }),
+        other => Err(link.garbled(&format!("{other:?}")).into()),
     }
 }
 

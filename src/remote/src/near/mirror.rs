@@ -170,6 +170,37 @@ pub fn is_complete(run_dir: &RunDir) -> bool {
     Mirror::read(run_dir).is_some_and(|mirror| mirror.link == MirrorLink::Complete)
 }
 
+/// Has the copy be looked at anew: what was complete may have gone on there since, told to by somebody else.
+pub fn reopen(run_dir: &RunDir) -> Result<(), RunDirError> {
+    match Mirror::read(run_dir) {
+        Some(mirror) if mirror.link == MirrorLink::Complete => Mirror {
+            keeper: ProcessIdentity::of(std::process::id()),
+            link: MirrorLink::Connecting,
+            ..mirror
+        }
+        .write(run_dir),
+        _ => Ok(()),
+    }
+}
+
+/// The run of this copy, which is complete, was told to go on there.
+pub fn goes_on(run_dir: &RunDir) -> Result<(), RunDirError> {
+    let log_bytes = std::fs::metadata(run_dir.events_path()).map_or(0, |log| log.len());
+    Exit::put_aside(run_dir.path())?;
+    Mirror {
+        keeper: ProcessIdentity::of(std::process::id()),
+        link: MirrorLink::Connecting,
+        standing: Standing::Queued {
+            why: "to begin".to_owned(),
+        },
+        heard_at: Some(Timestamp::now()),
+        warning: None,
+        received_bytes: 0,
+        resumed_after: Some(log_bytes),
+    }
+    .write(run_dir)
+}
+
 #[derive(Debug, thiserror::Error)]
 enum KeepError {
     #[error(transparent)]
@@ -212,9 +243,10 @@ fn keep(path: &Path, target: &Target, shared: &Shared) {
             standing: before
                 .as_ref()
                 .map_or(Standing::Running, |mirror| mirror.standing.clone()),
-            heard_at: before.and_then(|mirror| mirror.heard_at),
+            heard_at: before.as_ref().and_then(|mirror| mirror.heard_at),
             warning: None,
             received_bytes: 0,
+            resumed_after: before.and_then(|mirror| mirror.resumed_after),
         },
         noted_at: None,
         shared,
@@ -293,6 +325,9 @@ struct Notes<'a> {
 impl Notes<'_> {
     fn note(&mut self, run_dir: &RunDir) {
         self.noted_at = Some(Instant::now());
+        // Noted meanwhile by a process that had the run go on.
+        let noted = Mirror::read(run_dir).and_then(|mirror| mirror.resumed_after);
+        self.mirror.resumed_after = self.mirror.resumed_after.max(noted);
         // A full disk hides the lag and nothing else.
         let _ = self.mirror.write(run_dir);
         self.shared.lock().mirror = Some(self.mirror.clone());
@@ -440,6 +475,11 @@ fn follow(
                 let is_new = notes.mirror.standing != beat.standing
                     || !matches!(notes.mirror.link, MirrorLink::Live { .. });
                 take_beat(&beat, &mut notes.mirror);
+                if matches!(beat.standing, Standing::Queued { .. } | Standing::Running) {
+                    // It goes on: how it ended before is not its end.
+                    Exit::put_aside(run_dir.path())
+                        .map_err(|error| KeepError::Here(error.to_string()))?;
+                }
                 if data_at.is_none_or(|at| at.elapsed() > NOTE_EVERY) {
                     let behind_ms = clocks.since(beat.at_ms, now_ms());
                     notes.mirror.link = MirrorLink::Live { behind_ms };

@@ -120,6 +120,9 @@ pub struct Mirror {
     /// Received since the keeper began, before ssh's compression.
     #[serde(default)]
     pub received_bytes: u64,
+    /// It was told to go on when its log had so many bytes: an end before that is none.
+    #[serde(default)]
+    pub resumed_after: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,6 +190,16 @@ impl Mirror {
         Some(mirror)
     }
 
+    /// Whether a run elsewhere was told to go on, and nothing of that is in its log yet: the end that stands there is an earlier one.
+    pub fn is_before_going_on(run_dir: &RunDir) -> bool {
+        run_dir.origin().and_then(Origin::target).is_some()
+            && Self::read(run_dir)
+                .and_then(|mirror| mirror.resumed_after)
+                .is_some_and(|bytes| {
+                    std::fs::metadata(run_dir.events_path()).map_or(0, |log| log.len()) <= bytes
+                })
+    }
+
     pub fn write(&self, run_dir: &RunDir) -> Result<(), RunDirError> {
         write(&run_dir.path().join("mirror.json"), self)
     }
@@ -200,6 +213,8 @@ fn mirror_written(run_dir: &RunDir) -> io::Result<Timestamp> {
 impl Exit {
     /// The name of the file in a run directory.
     pub const FILE: &str = "exit.json";
+    /// The same of an earlier end, of a run that went on.
+    pub const EARLIER_FILE: &str = "exit.before.json";
 
     /// None: the process goes on, or nothing watched over it.
     pub fn read(run_dir: &Path) -> Option<Self> {
@@ -208,6 +223,17 @@ impl Exit {
 
     pub fn write(&self, run_dir: &Path) -> Result<(), RunDirError> {
         write(&run_dir.join(Self::FILE), self)
+    }
+
+    /// The run goes on: how it ended before is kept for people, and is its end no more.
+    pub fn put_aside(run_dir: &Path) -> Result<(), RunDirError> {
+        let path = run_dir.join(Self::FILE);
+        match std::fs::rename(&path, run_dir.join(Self::EARLIER_FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(RunDirError::io("put aside", &path)(error))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -253,6 +279,7 @@ mod tests {
             heard_at: Some(heard_at),
             warning: None,
             received_bytes: 7,
+            resumed_after: None,
         };
         mirror.write(&run_dir).unwrap();
         let read = Mirror::read(&run_dir).unwrap();

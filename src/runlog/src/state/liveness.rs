@@ -69,6 +69,7 @@ pub fn word(liveness: &Liveness, is_paused: bool) -> &'static str {
 /// Of a copy of a run elsewhere the other machine decides, as it was last heard. On this host the process decides: same boot, same pid, same start time. On another host the age of the last write does.
 /// `now` is taken as an argument so that a test can choose it.
 pub fn liveness(run_dir: &RunDir, end: Option<(RunStatus, &str)>, now: SystemTime) -> Liveness {
+    let end = end.filter(|_| !Mirror::is_before_going_on(run_dir));
     if let Some((status, reason)) = end {
         if status == RunStatus::Stopped && waits_to_go_on(run_dir) {
             return Liveness::Running;

@@ -366,6 +366,7 @@ fn the_header_says_how_far_a_copy_of_a_run_elsewhere_lags_behind_and_since_when_
             heard_at: None,
             warning: None,
             received_bytes: 0,
+            resumed_after: None,
         });
         run.link_words(now)
     };

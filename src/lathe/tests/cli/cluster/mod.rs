@@ -4,4 +4,5 @@
 pub mod queue;
 mod ray;
 mod real;
+mod resuming;
 mod slurm;

@@ -16,8 +16,8 @@ use crate::fake_trainer::{Act, checkpoint, ended, learning, started, step};
 const TOKEN: &str = "hunter2-0451-of-ray";
 
 #[derive(Default)]
-struct State {
-    jobs: BTreeMap<String, Job>,
+pub struct State {
+    pub jobs: BTreeMap<String, Job>,
     /// Jobs wait for resources.
     is_full: bool,
     /// A job that runs is told to wait all the same.
@@ -25,14 +25,14 @@ struct State {
     asked: Vec<Value>,
 }
 
-struct Job {
+pub struct Job {
     entrypoint: String,
     child: Option<Child>,
     code: Option<i32>,
 }
 
 /// A dashboard.
-struct Api {
+pub struct Api {
     address: String,
     state: Arc<Mutex<State>>,
 }
@@ -52,7 +52,7 @@ impl Api {
         Self { address, state }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
 }
@@ -185,7 +185,7 @@ fn start(entrypoint: &str, body: &Value) -> Child {
         .unwrap()
 }
 
-fn cluster() -> (Cluster, Api) {
+pub fn cluster() -> (Cluster, Api) {
     let api = Api::start();
     let mut cluster = Cluster::bare();
     cluster

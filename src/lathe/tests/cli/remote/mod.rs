@@ -10,5 +10,6 @@ mod launching;
 mod line;
 mod net;
 mod places;
+mod resuming;
 mod sessions;
 mod slow;

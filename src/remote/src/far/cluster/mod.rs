@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::begin::{self, Under};
 use super::{Folder, Here, Supervisor, standing_here};
 use crate::scheduler::{ClusterFacts, Requeue, Scheduler};
-use crate::wire::{Begin, Say};
+use crate::wire::{Again, Begin, Say};
 
 /// Made in a run's directory to have it end after its step: a shared folder reaches where a signal does not.
 pub(super) const STOP_FILE: &str = "stop-asked";
@@ -43,7 +43,7 @@ pub(super) struct Scheduled {
 }
 
 impl Scheduled {
-    const FILE: &str = "scheduled.json";
+    pub const FILE: &str = "scheduled.json";
 
     /// None: nobody but lathe does.
     pub fn read(run: &Path) -> Option<Self> {
@@ -352,24 +352,84 @@ fn make_all(
     runs: &mut Vec<PathBuf>,
 ) -> Result<(), String> {
     for begin in begins {
-        let under = match scheduler {
-            Scheduler::Slurm(asked) => Under::Slurm {
-                requeue: if can_go_on(begin) {
-                    asked.requeue
-                } else {
-                    Requeue::Never
-                },
-            },
-            Scheduler::Ray(_) => Under::Ray,
-        };
+        let under = under(scheduler, &begin.verb);
         runs.push(begin::make_run(folder, here, begin, Some(under))?);
     }
     Ok(())
 }
 
 /// A warm-up does not go on from where it was.
-fn can_go_on(begin: &Begin) -> bool {
-    begin.verb == "run"
+fn can_go_on(verb: &str) -> bool {
+    verb == "run"
+}
+
+/// What a run's supervisor is to know of who starts it.
+pub(super) fn under(scheduler: &Scheduler, verb: &str) -> Under {
+    match scheduler {
+        Scheduler::Slurm(asked) => Under::Slurm {
+            requeue: if can_go_on(verb) {
+                asked.requeue
+            } else {
+                Requeue::Never
+            },
+        },
+        Scheduler::Ray(_) => Under::Ray,
+    }
+}
+
+/// Has a run that is over go on in another job. Gives the job.
+pub(super) fn submit_again(
+    run: &Path,
+    asked: &Again,
+    scheduler: &Scheduler,
+) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let job = match scheduler {
+        Scheduler::Slurm(wanted) => slurm::submit(&slurm::Submission {
+            asked: wanted,
+            program: &program,
+            runs: &[run],
+            gpus: &asked.gpus,
+            at_once: 0,
+            can_go_on: true,
+            name: &asked.run,
+            environment: &asked.environment,
+        })?
+        .into_iter()
+        .next()
+        .ok_or("sbatch gave no job")?,
+        Scheduler::Ray(wanted) => {
+            let before = Scheduled::read(run).map_or_else(String::new, |before| before.job);
+            let name = name_after(&asked.run, &before);
+            ray::submit(
+                wanted,
+                &program,
+                run,
+                &name,
+                &asked.gpus,
+                &asked.environment,
+            )?
+        }
+    };
+    let scheduled = Scheduled {
+        scheduler: scheduler.clone(),
+        job: job.clone(),
+    };
+    scheduled.write(run).map_err(|reason| {
+        let _ = cancel(scheduler, &job);
+        format!("{reason}; its job was taken out of the queue again")
+    })?;
+    Ok(job)
+}
+
+/// Ray knows the job before by its name, and takes the same name for the same job: `run`, `run-again-2`, `run-again-3`.
+fn name_after(run: &str, before: &str) -> String {
+    let count = before
+        .strip_prefix(run)
+        .and_then(|rest| rest.strip_prefix("-again-"))
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(1_u32);
+    format!("{run}-again-{}", count.saturating_add(1))
 }
 
 fn submit_all(
@@ -389,7 +449,7 @@ fn submit_all(
             runs: &paths,
             gpus: &first.gpus,
             at_once: first.at_once,
-            can_go_on: begins.iter().all(can_go_on),
+            can_go_on: begins.iter().all(|begin| can_go_on(&begin.verb)),
             name: &first.name,
             environment: &first.environment,
         }),
@@ -547,6 +607,13 @@ mod tests {
         let exit = Exit::read(run.path()).unwrap();
         assert_eq!(exit.reason, "its node failed");
         assert_eq!(exit.last_words, ["one", "lathe: not there"]);
+    }
+
+    #[test]
+    fn each_job_of_one_run_has_its_own_name() {
+        assert_eq!(name_after("r-1", "r-1"), "r-1-again-2");
+        assert_eq!(name_after("r-1", "r-1-again-2"), "r-1-again-3");
+        assert_eq!(name_after("r-1", ""), "r-1-again-2");
     }
 
     #[test]
