@@ -236,6 +236,19 @@ pub enum Command {
         #[arg(long)]
         run_dir: PathBuf,
     },
+    /// Holds verl: ends it when its watcher ends
+    #[command(name = crate::launch::LEASH_COMMAND, hide = true)]
+    Leash {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Becomes verl, which the kernel kills when its parent ends
+    #[command(name = crate::launch::LEASHED_COMMAND, hide = true)]
+    Leashed {
+        parent: u32,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
     /// Becomes the trainer in a session of its own
     #[command(name = crate::launch::EXEC_COMMAND, hide = true)]
     ExecTrainer {
@@ -256,7 +269,7 @@ Targets stand in targets.yaml, in this folder and in lathe's folder of your conf
     models: /data/models     # where models are looked for that are not here
     environment: {HF_HOME: /data/hf}
     pass: [WANDB_API_KEY]    # variables that the trainer gets as they are here; nothing of them is written down
-    program, trainer, libtorch, ssh_config, connect_timeout, compression
+    program, trainer, libtorch, python, ssh_config, connect_timeout, compression
   lab:                       # a cluster of Slurm's: a run is a job, a sweep one array
     kind: slurm
     host: login.lab          # where sbatch is [default: this machine]; folder must be one that the nodes see
