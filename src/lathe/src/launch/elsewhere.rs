@@ -84,6 +84,7 @@ pub fn prepare_elsewhere(order: Order, target: Target) -> Result<Elsewhere, Else
         if let Some(python) = &target.python {
             overrides.push(text_override("launch.verl.python", python));
         }
+        overrides.extend(gpus_override(&loaded, &target)?);
         missing_for_verl(&loaded, &order.experiment)
     } else {
         let is_here = |written: &str| Place::of(written, &order.experiment).path.exists();
@@ -126,6 +127,30 @@ pub fn prepare_elsewhere(order: Order, target: Target) -> Result<Elsewhere, Else
 fn lies_there(loaded: &Loaded) -> bool {
     experiment::verl::is_asked_for(&loaded.experiment)
         && loaded.experiment.launch.verl.working_dir.is_some()
+}
+
+/// verl is told how many GPUs the target gives it, where that is known and the experiment does not say; else both must agree, or Ray
+/// would wait in vain for more.
+fn gpus_override(loaded: &Loaded, target: &Target) -> Result<Option<String>, StartError> {
+    let key = "trainer.n_gpus_per_node";
+    let gives = match &target.gpus {
+        wire::Gpus::Free(count) if *count > 0 => *count,
+        wire::Gpus::These(these) if !these.is_empty() => these.len() as u32,
+        _ => return Ok(None),
+    };
+    if !loaded.given.iter().any(|given| given == key) {
+        return Ok(Some(format!("{key}={gives}")));
+    }
+    let asked = loaded.experiment.trainer.n_gpus_per_node;
+    if asked > gives {
+        return Err(StartError::NoVerl {
+            reason: format!(
+                "{key} is {asked}, and a run on {} gets {gives}: write `gpus: {asked}` there in targets.yaml, or leave the key out",
+                target.name
+            ),
+        });
+    }
+    Ok(None)
 }
 
 /// Files that verl could not find there: named as on this machine, and not on it. Names in full, of a hub or of another file system
