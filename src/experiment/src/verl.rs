@@ -1,13 +1,14 @@
 //! An experiment as verl itself is told it: overrides in Hydra's grammar, and what verl cannot be told.
 //!
 //! Sent is what somebody gave, and what Lathe does otherwise than verl by default, so that both train the same. verl's own keys that
-//! do nothing in Lathe are sent too: there they do something. Keys that are Lathe's alone are named, each with what that means.
+//! do nothing in Lathe are sent too: there they do something. What verl refuses to start without, and Lathe works out itself, is said.
+//! Keys that are Lathe's alone are named, each with what that means.
 
 use serde_json::Value as Json;
 
 use crate::keys;
 use crate::resolve::Loaded;
-use crate::settings::{Engine, Experiment};
+use crate::settings::{Engine, EngineName, Experiment};
 
 /// Keys of Lathe without which verl would train something else.
 const CHANGE_WHAT_IS_LEARNED: [(&str, &str); 3] = [
@@ -58,6 +59,10 @@ const LATHE_ONLY_VALUES: [(&str, &str); 2] = [
     ("actor_rollout_ref.rollout.name", "embedded"),
     ("trainer.device", "auto"),
 ];
+const LATHE_ONLY_WHY: &str =
+    "its value is Lathe's alone: verl's default holds, and vllm generates where verl has none";
+/// Generates in verl where the experiment names none of verl's own: verl has no default.
+const ENGINE: &str = "vllm";
 /// The loggers through which Lathe follows.
 const FOLLOWED: [&str; 2] = ["console", "file"];
 
@@ -103,9 +108,10 @@ pub fn told(loaded: &Loaded) -> Told {
         let is_interpolated = theirs.as_str().is_some_and(|text| text.contains("${"));
         let is_same = same(ours, &theirs) || ours.is_null();
         if !is_interpolated && !is_same && !is_lathe_only(&key.path, ours) {
-            told.overrides.push(format!("{}={}", key.path, hydra(ours)));
+            told.overrides.push(assigned(&key.path, ours));
         }
     }
+    told.overrides.extend(needed(&loaded.experiment));
     let trainer = &loaded.experiment.trainer;
     told.overrides.push(format!(
         "trainer.experiment_name={}",
@@ -125,6 +131,72 @@ pub fn told(loaded: &Loaded) -> Told {
     told
 }
 
+/// Into a mapping, which verl leaves empty, Hydra puts new keys only with `++`.
+fn assigned(key: &str, value: &Json) -> String {
+    let sign = if value.is_object() { "++" } else { "" };
+    format!("{sign}{key}={}", hydra(value))
+}
+
+/// What verl wants said before it starts. Of the same key the last one holds.
+fn needed(experiment: &Experiment) -> Vec<String> {
+    let settings = &experiment.actor_rollout_ref;
+    let mut needed = Vec::new();
+    if settings.rollout.name == EngineName::Embedded {
+        needed.push(format!("actor_rollout_ref.rollout.name={ENGINE}"));
+    }
+    let actor = &settings.actor;
+    match actor.ppo_micro_batch_size_per_gpu {
+        _ if actor.use_dynamic_bsz => {}
+        // Packed by tokens, which is what null means in Lathe.
+        None => needed.push("actor_rollout_ref.actor.use_dynamic_bsz=true".to_owned()),
+        // As the actor's, which is what null means in Lathe; it changes no gradient.
+        Some(size) => {
+            let others = [
+                (
+                    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu",
+                    settings.rollout.log_prob_micro_batch_size_per_gpu,
+                ),
+                (
+                    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu",
+                    settings.r#ref.log_prob_micro_batch_size_per_gpu,
+                ),
+                (
+                    "critic.ppo_micro_batch_size_per_gpu",
+                    experiment.critic.ppo_micro_batch_size_per_gpu,
+                ),
+            ];
+            let missing = others.into_iter().filter(|(_, said)| said.is_none());
+            needed.extend(missing.map(|(key, _)| format!("{key}={size}")));
+        }
+    }
+    let overlong = &experiment.reward.reward_kwargs;
+    if overlong.overlong_buffer_cfg.enable {
+        // Only this reward manager of verl's knows it; it wants every key of it.
+        let block = "++reward.reward_kwargs";
+        let longest = (overlong.max_resp_len).unwrap_or(experiment.data.max_response_length);
+        let buffer = &overlong.overlong_buffer_cfg;
+        needed.push("reward.reward_manager.name=dapo".to_owned());
+        needed.push(format!("{block}.max_resp_len={longest}"));
+        for (key, value) in [
+            ("len", Json::from(buffer.len)),
+            ("penalty_factor", Json::from(buffer.penalty_factor)),
+            ("log", Json::from(false)),
+        ] {
+            let value = hydra(&value);
+            needed.push(format!("{block}.overlong_buffer_cfg.{key}={value}"));
+        }
+    }
+    let data = &experiment.data;
+    if data.val_files.is_empty() {
+        // It reads a file of them even when it evaluates nothing.
+        let files = Json::from(data.train_files.clone());
+        needed.push(format!("data.val_files={}", hydra(&files)));
+        needed.push("trainer.val_before_train=false".to_owned());
+        needed.push("trainer.test_freq=-1".to_owned());
+    }
+    needed
+}
+
 fn given(told: &mut Told, key: &str, value: &Json) {
     if is_own(key) {
         return;
@@ -132,7 +204,7 @@ fn given(told: &mut Told, key: &str, value: &Json) {
     if let Some(not_sent) = not_sent(key, value) {
         told.not_sent.push(not_sent);
     } else if keys::verl_key(key).is_some() {
-        told.overrides.push(format!("{key}={}", hydra(value)));
+        told.overrides.push(assigned(key, value));
     } else if keys::is_known_to_verl(key) {
         // Hydra adds what its tree lacks.
         told.overrides.push(format!("++{key}={}", hydra(value)));
@@ -164,7 +236,7 @@ pub fn not_sent(key: &str, value: &Json) -> Option<NotSent> {
     }
     if keys::verl_key(key).is_some() {
         return if is_lathe_only(key, value) {
-            told("its value is Lathe's alone: verl's default holds", false)
+            told(LATHE_ONLY_WHY, false)
         } else {
             None
         };

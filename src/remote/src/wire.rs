@@ -26,6 +26,9 @@ pub const SUPERVISE_COMMAND: &str = "__supervise";
 /// The hidden command that joins its input and output with the control socket of a run of its machine.
 pub const JOIN_COMMAND: &str = "__join";
 
+/// The hidden command of `lathe` that watches over a run of verl: as a verb, there lathe itself is the trainer.
+pub const VERL_VERB: &str = "__verl";
+
 const MAGIC: &str = "lathe-far ";
 /// Of a frame's line: a list of a thousand files fits.
 const MOST_HEAD_BYTES: u64 = 8 << 20;
@@ -71,7 +74,7 @@ pub enum Gpus {
 pub struct Begin {
     /// The directory's name, the same on both sides.
     pub name: String,
-    /// `run`, `sft`, `reward-train`.
+    /// `run`, `sft`, `reward-train`, or [`VERL_VERB`].
     pub verb: String,
     /// As in the run's `run.json`, without its origin.
     pub info: serde_json::Value,
@@ -96,6 +99,13 @@ pub struct Begin {
     /// Where its libraries are, if not beside it.
     #[serde(default)]
     pub libraries: Option<String>,
+}
+
+impl Begin {
+    /// lathe there starts verl.
+    pub fn is_verl(&self) -> bool {
+        self.verb == VERL_VERB
+    }
 }
 
 /// A run there that is over, and is to go on in its directory from its newest whole checkpoint.

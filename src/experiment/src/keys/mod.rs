@@ -92,9 +92,12 @@ const OUTSIDE_THE_TREE: &[&str] = &[
     "defaults",
 ];
 
+/// Has an effect in Lathe and in verl, whose tree lacks it.
+const IN_BOTH: &str = "reward.custom_reward_function.reward_kwargs";
+
 /// Whether verl has the key, perhaps outside of its main tree.
 pub fn is_known_to_verl(path: &str) -> bool {
-    known_to_verl(path)
+    known_to_verl(path) || path == IN_BOTH
 }
 
 /// Whether verl has the key, or it lies in a block of verl that is free-form or not of its main tree.

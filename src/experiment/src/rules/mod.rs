@@ -322,7 +322,8 @@ impl Rules<'_> {
         let trainer = &self.experiment.trainer;
         let gpus = trainer.nnodes.saturating_mul(trainer.n_gpus_per_node);
         let keys = ["trainer.n_gpus_per_node", "trainer.nnodes"];
-        if gpus > 1 && keys.iter().any(|key| self.has(key)) {
+        let is_for_verl = crate::verl::is_asked_for(self.experiment);
+        if gpus > 1 && !is_for_verl && keys.iter().any(|key| self.has(key)) {
             let name = keys
                 .iter()
                 .find(|key| self.has(key))

@@ -1,13 +1,12 @@
 //! A run in `MLflow`'s database, `mlflow.db`: a row a value; NaN is 0 with a mark, infinities are the largest floats.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Reader, mlflow, place_value, sqlite};
+use super::{mlflow, sqlite};
 use crate::ForeignError;
 use crate::item::{Batch, Item, Moment, Row};
 
@@ -21,13 +20,6 @@ pub struct Place {
     ended: Option<String>,
 }
 
-#[derive(Debug)]
-pub struct MlflowSqlite {
-    path: PathBuf,
-    run: String,
-    place: Place,
-}
-
 /// A run of the database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredRun {
@@ -35,16 +27,6 @@ pub struct StoredRun {
     pub name: String,
     pub experiment: String,
     pub started_s: Option<f64>,
-}
-
-impl MlflowSqlite {
-    pub fn new(path: PathBuf, run: &str, place: Place) -> Self {
-        Self {
-            path,
-            run: run.to_owned(),
-            place,
-        }
-    }
 }
 
 /// True: the tables are those of `MLflow`.
@@ -75,13 +57,13 @@ pub fn runs(path: &Path) -> Result<Vec<StoredRun>, ForeignError> {
     Ok(found.unwrap_or_default())
 }
 
-struct Read {
-    items: Vec<Item>,
-    place: Place,
-    has_more: bool,
+impl sqlite::Place for Place {
+    fn advance(&mut self, database: &Connection, run: &str) -> rusqlite::Result<Batch> {
+        read(database, run, self)
+    }
 }
 
-fn read(database: &Connection, run: &str, mut place: Place) -> rusqlite::Result<Read> {
+fn read(database: &Connection, run: &str, place: &mut Place) -> rusqlite::Result<Batch> {
     let mut items = Vec::new();
     let mut statement =
         database.prepare("SELECT key, value FROM params WHERE run_uuid = ?1 ORDER BY key")?;
@@ -136,31 +118,5 @@ fn read(database: &Connection, run: &str, mut place: Place) -> rusqlite::Result<
         place.ended = Some(status);
         items.push(ended);
     }
-    Ok(Read {
-        items,
-        place,
-        has_more,
-    })
-}
-
-impl Reader for MlflowSqlite {
-    fn read(&mut self, _is_last: bool) -> Result<Batch, ForeignError> {
-        let found = sqlite::with(&self.path, |database| {
-            read(database, &self.run, self.place.clone())
-        })?;
-        Ok(match found {
-            Some(found) => {
-                self.place = found.place;
-                Batch {
-                    items: found.items,
-                    has_more: found.has_more,
-                }
-            }
-            None => Batch::default(),
-        })
-    }
-
-    fn place(&self) -> Value {
-        place_value(&self.place)
-    }
+    Ok(Batch { items, has_more })
 }

@@ -45,13 +45,15 @@ pub fn open(
         Format::VerlConsole => Box::new(verl_console::VerlConsole::new(path, place_of(place))),
         Format::TensorBoard => Box::new(tensorboard::TensorBoard::new(path, place_of(place))),
         Format::Wandb => Box::new(wandb::Wandb::new(path, place_of(place))),
-        Format::Trackio => Box::new(trackio::Trackio::new(path, &found.run, place_of(place))),
+        Format::Trackio => {
+            let place: trackio::Place = place_of(place);
+            Box::new(sqlite::Rows::new(path, &found.run, place))
+        }
         Format::Mlflow => Box::new(mlflow_files::MlflowFiles::new(path, place_of(place))),
-        Format::MlflowSqlite => Box::new(mlflow_sqlite::MlflowSqlite::new(
-            path,
-            &found.run,
-            place_of(place),
-        )),
+        Format::MlflowSqlite => {
+            let place: mlflow_sqlite::Place = place_of(place);
+            Box::new(sqlite::Rows::new(path, &found.run, place))
+        }
         Format::Csv => Box::new(csv::Csv::new(path, options, place_of(place))),
         Format::Jsonl => Box::new(json_lines::JsonLines::new(path, options, place_of(place))),
     })

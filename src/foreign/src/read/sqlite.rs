@@ -14,8 +14,55 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use serde::Serialize;
+use serde_json::Value;
 
+use super::{Reader, place_value};
 use crate::ForeignError;
+use crate::item::Batch;
+
+/// How far a run of a database was read, and how what comes after is.
+pub trait Place: Clone + Serialize + std::fmt::Debug + Send {
+    /// Gives what is new, and moves behind it.
+    fn advance(&mut self, database: &Connection, run: &str) -> rusqlite::Result<Batch>;
+}
+
+/// Reads one run of a database.
+#[derive(Debug)]
+pub struct Rows<P> {
+    path: PathBuf,
+    run: String,
+    place: P,
+}
+
+impl<P> Rows<P> {
+    pub fn new(path: PathBuf, run: &str, place: P) -> Self {
+        Self {
+            path,
+            run: run.to_owned(),
+            place,
+        }
+    }
+}
+
+impl<P: Place> Reader for Rows<P> {
+    fn read(&mut self, _is_last: bool) -> Result<Batch, ForeignError> {
+        let found = with(&self.path, |database| {
+            let mut place = self.place.clone();
+            let batch = place.advance(database, &self.run)?;
+            Ok((batch, place))
+        })?;
+        // None: a writer is at it.
+        Ok(found.map_or_else(Batch::default, |(batch, place)| {
+            self.place = place;
+            batch
+        }))
+    }
+
+    fn place(&self) -> Value {
+        place_value(&self.place)
+    }
+}
 
 /// Runs `read` on the database. None: a writer is in the middle of something; ask again.
 pub fn with<T>(

@@ -2,7 +2,7 @@
 //!
 //! Its README warns that the schema may change, so columns are looked up, and what is missing is told.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use runlog::event::Level;
 use rusqlite::types::ValueRef;
@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::json_lines::flatten;
 use super::notes::Said;
-use super::{Reader, place_value, sqlite};
+use super::sqlite;
 use crate::ForeignError;
 use crate::item::{Batch, HostSample, Item, Moment, Row};
 use crate::number;
@@ -32,13 +32,6 @@ pub struct Place {
     said: Said,
 }
 
-#[derive(Debug)]
-pub struct Trackio {
-    path: PathBuf,
-    run: String,
-    place: Place,
-}
-
 /// A run of a project.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProjectRun {
@@ -46,16 +39,6 @@ pub struct ProjectRun {
     pub run: String,
     pub name: String,
     pub started_s: Option<f64>,
-}
-
-impl Trackio {
-    pub fn new(path: PathBuf, run: &str, place: Place) -> Self {
-        Self {
-            path,
-            run: run.to_owned(),
-            place,
-        }
-    }
 }
 
 /// `run_id` where the database has it (since 0.24), else `run_name`.
@@ -146,15 +129,15 @@ fn host_sample(leaves: &[(String, Value)]) -> (HostSample, bool) {
     (sample, has_others)
 }
 
-struct Read {
-    items: Vec<Item>,
-    place: Place,
-    has_more: bool,
+impl sqlite::Place for Place {
+    fn advance(&mut self, database: &Connection, run: &str) -> rusqlite::Result<Batch> {
+        read(database, run, self)
+    }
 }
 
-fn read(database: &Connection, run: &str, mut place: Place) -> rusqlite::Result<Read> {
+fn read(database: &Connection, run: &str, place: &mut Place) -> rusqlite::Result<Batch> {
     let mut items = Vec::new();
-    config(database, run, &mut place, &mut items)?;
+    config(database, run, place, &mut items)?;
     let key = key_column(&sqlite::columns(database, "metrics")?);
     let mut statement = database.prepare(&format!(
         "SELECT id, timestamp, step, metrics FROM metrics WHERE {key} = ?1 AND id > ?2 ORDER BY id LIMIT {MOST_ROWS}"
@@ -189,13 +172,9 @@ fn read(database: &Connection, run: &str, mut place: Place) -> rusqlite::Result<
         items.push(Item::Row(found));
     }
     let has_more = count == MOST_ROWS;
-    system(database, run, &mut place, &mut items)?;
-    alerts(database, run, &mut place, &mut items)?;
-    Ok(Read {
-        items,
-        place,
-        has_more,
-    })
+    system(database, run, place, &mut items)?;
+    alerts(database, run, place, &mut items)?;
+    Ok(Batch { items, has_more })
 }
 
 fn config(
@@ -290,27 +269,4 @@ fn alerts(
         });
     }
     Ok(())
-}
-
-impl Reader for Trackio {
-    fn read(&mut self, _is_last: bool) -> Result<Batch, ForeignError> {
-        let found = sqlite::with(&self.path, |database| {
-            read(database, &self.run, self.place.clone())
-        })?;
-        Ok(match found {
-            Some(found) => {
-                self.place = found.place;
-                Batch {
-                    items: found.items,
-                    has_more: found.has_more,
-                }
-            }
-            // A writer is at it.
-            None => Batch::default(),
-        })
-    }
-
-    fn place(&self) -> Value {
-        place_value(&self.place)
-    }
 }

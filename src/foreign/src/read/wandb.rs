@@ -291,7 +291,9 @@ fn exit(data: &[u8]) -> Result<Item, NotAMessage> {
 /// What the first records say; None: not there yet.
 pub fn first_about(path: &Path) -> Option<About> {
     // Most settings are short; lists of runs ask this of each.
-    first_about_in(path, 16 << 10).or_else(|| first_about_in(path, CHUNK_BYTES))
+    [16 << 10, 64 << 10, CHUNK_BYTES]
+        .into_iter()
+        .find_map(|length| first_about_in(path, length))
 }
 
 fn first_about_in(path: &Path, length: u64) -> Option<About> {

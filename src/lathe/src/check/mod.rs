@@ -18,7 +18,8 @@ use serde::Serialize;
 
 pub use model::ModelFacts;
 pub use places::{
-    Place, beside_overrides, files_override, missing_inputs, named_files, names_a_model,
+    Place, REWARD_FUNCTION, beside_overrides, files_override, missing_inputs, named_files,
+    names_a_model,
 };
 pub use rows::{FileFacts, ScorerFacts};
 

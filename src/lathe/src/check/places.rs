@@ -163,12 +163,16 @@ pub fn beside_overrides(experiment: &Experiment, experiment_file: &Path) -> Vec<
         .collect()
 }
 
+/// Names a Python file.
+pub const REWARD_FUNCTION: &str = "reward.custom_reward_function.path";
+
 /// The keys that name one file or folder, and not a list.
-const SINGLE: [&str; 6] = [
+const SINGLE: [&str; 7] = [
     "actor_rollout_ref.model.path",
     "actor_rollout_ref.model.tokenizer_path",
     "actor_rollout_ref.rollout.multi_turn.tool_config_path",
     "critic.model.path",
+    REWARD_FUNCTION,
     "sft.init_config",
     "trainer.resume_from_path",
 ];
@@ -191,6 +195,7 @@ pub fn named_files(experiment: &Experiment) -> Vec<(&'static str, Vec<String>)> 
         settings.model.tokenizer_path.as_ref(),
         settings.rollout.multi_turn.tool_config_path.as_ref(),
         experiment.critic.model.path.as_ref(),
+        experiment.reward.custom_reward_function.path.as_ref(),
         experiment.sft.init_config.as_ref(),
         experiment.trainer.resume_from_path.as_ref(),
     ];

@@ -464,6 +464,25 @@ pub(super) fn run_elsewhere(
     finish(&run_dir, keeper, &followed, form.json, out, terminal)
 }
 
+/// `lathe run EXPERIMENT --on TARGET --dry-run`: the command there on the output, what would go along beside it.
+pub(super) fn dry_run(
+    order: Order,
+    target: Target,
+    out: &mut Output,
+    terminal: Terminal,
+) -> Result<i32, Failure> {
+    let prepared =
+        launch::prepare_elsewhere(order, target).map_err(|error| failed(error, terminal))?;
+    let words = prepared.words();
+    if let Some((command, rest)) = words.split_first() {
+        out.line(command)?;
+        for line in rest {
+            eprintln!("{line}");
+        }
+    }
+    Ok(exit_code::OK)
+}
+
 /// `lathe run EXPERIMENT --on TARGET --sweep`: a run for each combination of values, started together and left there.
 pub(super) fn sweep(
     order: &Order,

@@ -121,6 +121,8 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
         Command::Completions { shell } => completions(shell, out),
         Command::Man { directory } => man::man(directory.as_deref(), out),
         Command::Verl { run_dir } => launch::supervise(&run_dir).map_err(Failure::input),
+        Command::Leash { arguments } => launch::hold(&arguments).map_err(Failure::unexpected),
+        Command::Leashed { parent, arguments } => Ok(launch::become_leashed(parent, &arguments)),
         Command::ExecTrainer { arguments } => {
             let error = launch::exec_trainer(&arguments);
             let program = arguments.first().cloned().unwrap_or_default();

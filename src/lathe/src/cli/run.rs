@@ -117,6 +117,12 @@ fn dry_run(order: Order, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
     overrides.extend(order.name.as_deref().map(launch::name_override));
     // Tells the complaints.
     experiment_file::load_for_run(&order.experiment, &overrides, terminal)?;
+    if let Some(name) = &order.target {
+        let target = elsewhere::target(name, terminal)?;
+        if target.kind.is_elsewhere() {
+            return elsewhere::dry_run(order, target, out, terminal);
+        }
+    }
     let prepared = launch::prepare(order).map_err(|error| refused(error, None, terminal))?;
     out.line(&prepared.words(&run_dir))?;
     Ok(exit_code::OK)

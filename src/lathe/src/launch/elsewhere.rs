@@ -6,22 +6,24 @@
 //! What the experiment names goes along under the name it has: a file below this folder keeps its path, one from elsewhere goes
 //! to `sent/`, and the experiment says so. A model that is not here is looked for there.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use experiment::Loaded;
-use experiment::yaml::{self, Node, Value};
 use remote::near::launch::{ShipError, Shipment, Shipped, begin, submit};
 use remote::near::mirror;
 use remote::near::pull::{self, PullError, Pulled};
 use remote::targets::TargetError;
-use remote::{Keeper, Link, LinkError, Target, Targets, hash, wire};
+use remote::{Keeper, Link, LinkError, Target, Targets, wire};
 use runlog::run_dir::{NewRun, Origin, RunDir, RunDirError, RunInfo, git_state};
 
-use super::start::{Order, StartError, inspected, name_override, only_supervised};
-use crate::check::{self, Place};
+use super::gather::Gathered;
+use super::start::{
+    Order, StartError, inspected, name_override, only_runs, only_supervised, text_override,
+};
+use super::verl;
+use crate::check::{self, Finding, Place};
 
 /// Where a run's directory here lies until the run has begun there; not listed.
 const STAGING: &str = ".starting";
@@ -78,137 +80,101 @@ pub fn prepare_elsewhere(order: Order, target: Target) -> Result<Elsewhere, Else
         return Err(StartError::OnlySupervised { file }.into());
     }
     overrides.push(name_override(&loaded.experiment.trainer.experiment_name));
-    let is_here = |written: &str| Place::of(written, &order.experiment).path.exists();
-    let mut findings = check::missing_inputs(&loaded.experiment, &order.experiment, order.job);
-    // It may be there.
-    let model = &loaded.experiment.actor_rollout_ref.model.path;
-    findings.retain(|finding| finding.area != "model" || model.is_empty() || is_here(model));
+    let is_verl = experiment::verl::is_asked_for(&loaded.experiment);
+    let findings = if is_verl {
+        only_runs(order.job)?;
+        if let Some(python) = &target.python {
+            overrides.push(text_override("launch.verl.python", python));
+        }
+        overrides.extend(gpus_override(&loaded, &target)?);
+        missing_for_verl(&loaded, &order.experiment)
+    } else {
+        let is_here = |written: &str| Place::of(written, &order.experiment).path.exists();
+        let mut findings = check::missing_inputs(&loaded.experiment, &order.experiment, order.job);
+        // It may be there.
+        let model = &loaded.experiment.actor_rollout_ref.model.path;
+        findings.retain(|finding| finding.area != "model" || model.is_empty() || is_here(model));
+        findings
+    };
     if !findings.is_empty() {
         return Err(StartError::MissingInputs { findings }.into());
     }
-    let mut gathered = Gathered {
-        experiment_file: order.experiment.clone(),
-        shipment: Shipment::default(),
-        models: Vec::new(),
-        seen: BTreeSet::new(),
-    };
-    for (key, files) in check::named_files(&loaded.experiment) {
-        let names = files
-            .iter()
-            .map(|written| gathered.take(key, written))
-            .collect::<Result<Vec<_>, _>>()?;
-        if names != files {
-            overrides.push(check::files_override(key, &names));
+    let mut gathered = Gathered::new(&order.experiment);
+    if !lies_there(&loaded) {
+        for (key, files) in check::named_files(&loaded.experiment) {
+            let names = files
+                .iter()
+                .map(|written| gathered.take(key, written))
+                .collect::<Result<Vec<_>, _>>()?;
+            if names != files {
+                overrides.push(check::files_override(key, &names));
+            }
         }
     }
     let loaded = inspected(&order.experiment, &overrides)?;
-    gathered.take_mentioned(&yaml::parse(&loaded.resolved), Path::new(""))?;
+    if !lies_there(&loaded) {
+        gathered.take_mentioned(&loaded.resolved)?;
+    }
+    let (shipment, models) = gathered.into_parts();
     Ok(Elsewhere {
         loaded,
         target,
         order,
-        shipment: gathered.shipment,
-        models: gathered.models,
+        shipment,
+        models,
     })
 }
 
-struct Gathered {
-    experiment_file: PathBuf,
-    shipment: Shipment,
-    models: Vec<String>,
-    seen: BTreeSet<String>,
+/// verl is started in a folder that is there already, and names are meant in it: nothing is sent.
+fn lies_there(loaded: &Loaded) -> bool {
+    experiment::verl::is_asked_for(&loaded.experiment)
+        && loaded.experiment.launch.verl.working_dir.is_some()
 }
 
-impl Gathered {
-    /// Takes what a key names along and gives the name it has there.
-    fn take(&mut self, key: &str, written: &str) -> Result<String, ElsewhereError> {
-        let place = Place::of(written, &self.experiment_file);
-        if !place.path.exists() {
-            if check::names_a_model(key) && !written.is_empty() {
-                self.models.push(written.to_owned());
-            }
-            // What is no model and not here was complained of, or is to be made by the run.
-            return Ok(written.to_owned());
-        }
-        let name = name_there(written, &place.path);
-        if self.seen.insert(name.clone()) {
-            self.shipment.add(&name, &place.path)?;
-            if is_yaml(&place.path)
-                && let Ok(text) = std::fs::read_to_string(&place.path)
-            {
-                let beside = Path::new(&name).parent().unwrap_or(Path::new(""));
-                self.take_mentioned(&yaml::parse(&text), beside)?;
-            }
-        }
-        Ok(name)
+/// verl is told how many GPUs the target gives it, where that is known and the experiment does not say; else both must agree, or Ray
+/// would wait in vain for more.
+fn gpus_override(loaded: &Loaded, target: &Target) -> Result<Option<String>, StartError> {
+    let key = "trainer.n_gpus_per_node";
+    let gives = match &target.gpus {
+        wire::Gpus::Free(count) if *count > 0 => *count,
+        wire::Gpus::These(these) if !these.is_empty() => these.len() as u32,
+        _ => return Ok(None),
+    };
+    if !loaded.given.iter().any(|given| given == key) {
+        return Ok(Some(format!("{key}={gives}")));
     }
-
-    /// Takes along every file that a text somewhere in an experiment or a tool's configuration names: a script, a corpus, a
-    /// reward function. Absolute paths stay as they are: they mean something that is there.
-    fn take_mentioned(
-        &mut self,
-        parsed: &yaml::Parsed,
-        beside: &Path,
-    ) -> Result<(), ElsewhereError> {
-        let mut texts = Vec::new();
-        if let Some(root) = &parsed.root {
-            collect(root, &mut texts);
-        }
-        for text in texts {
-            for path in [PathBuf::from(text), beside.join(text)] {
-                let Some(name) = inner(&path) else { continue };
-                if path.is_file() && self.seen.insert(name.clone()) {
-                    self.shipment.add(&name, &path)?;
-                    break;
-                }
-            }
-        }
-        Ok(())
+    let asked = loaded.experiment.trainer.n_gpus_per_node;
+    if asked > gives {
+        return Err(StartError::NoVerl {
+            reason: format!(
+                "{key} is {asked}, and a run on {} gets {gives}: write `gpus: {asked}` there in targets.yaml, or leave the key out",
+                target.name
+            ),
+        });
     }
+    Ok(None)
 }
 
-fn is_yaml(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|ending| ending == "yaml" || ending == "yml")
-}
-
-fn collect<'a>(node: &'a Node, texts: &mut Vec<&'a str>) {
-    match &node.value {
-        Value::Text(text) => texts.push(text),
-        Value::List(items) => items.iter().for_each(|item| collect(item, texts)),
-        Value::Map(entries) => entries
-            .iter()
-            .for_each(|entry| collect(&entry.value, texts)),
-        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {}
+/// Files that verl could not find there: named as on this machine, and not on it. Names in full, of a hub or of another file system
+/// are verl's to find.
+fn missing_for_verl(loaded: &Loaded, experiment_file: &Path) -> Vec<Finding> {
+    if lies_there(loaded) {
+        return Vec::new();
     }
-}
-
-/// A relative path without `.` and `..`, as text.
-fn inner(path: &Path) -> Option<String> {
-    let mut parts = Vec::new();
-    for part in path.components() {
-        match part {
-            Component::Normal(part) => parts.push(part.to_str()?),
-            Component::CurDir => {}
-            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
-        }
-    }
-    (!parts.is_empty()).then(|| parts.join("/"))
-}
-
-/// What a file is called there: as here when it lies below this folder, else by where it came from, so that no two collide.
-fn name_there(written: &str, path: &Path) -> String {
-    if let Some(name) = inner(Path::new(written)).filter(|_| Path::new(written).exists()) {
-        return name;
-    }
-    if let Some(name) = inner(path) {
-        return name;
-    }
-    let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let folder = full.parent().unwrap_or(Path::new("/"));
-    let mark = hash::of_bytes(folder.as_os_str().as_encoded_bytes());
-    let name = full.file_name().unwrap_or_default().to_string_lossy();
-    format!("sent/{}/{name}", &mark[..8])
+    let is_here = |written: &str| Place::of(written, experiment_file).path.exists();
+    let is_found_there = |written: &str| written.starts_with(['/', '~']) || written.contains("://");
+    check::named_files(&loaded.experiment)
+        .into_iter()
+        .filter(|(key, _)| key.starts_with("data.") || *key == check::REWARD_FUNCTION)
+        .flat_map(|(key, files)| files.into_iter().map(move |file| (key, file)))
+        .filter(|(_, file)| !is_here(file) && !is_found_there(file))
+        .map(|(key, file)| {
+            let message = format!(
+                "{key} names {file}, which is not on this machine; for one that is there give its path in full, or launch.verl.working_dir"
+            );
+            Finding::error("data", message)
+        })
+        .collect()
 }
 
 /// A run that is about to begin: its directory here, and what is asked for there.
@@ -266,6 +232,35 @@ impl Elsewhere {
         Ok(Begun { run_dir, shipped })
     }
 
+    fn verb(&self) -> &'static str {
+        if experiment::verl::is_asked_for(&self.loaded.experiment) {
+            super::VERL_COMMAND
+        } else {
+            self.order.job.verb()
+        }
+    }
+
+    /// What would be started there and what would go along, as lines for people.
+    pub fn words(&self) -> Vec<String> {
+        let run_dir = Path::new(&self.target.folder).join("runs/RUN");
+        let command = if experiment::verl::is_asked_for(&self.loaded.experiment) {
+            verl::command(&self.loaded, &run_dir).words()
+        } else {
+            let program = self.target.trainer.as_deref().unwrap_or("lathe-trainer");
+            format!("{program} {} --run-dir {}", self.verb(), run_dir.display())
+        };
+        let files = self.shipment.files();
+        let files = files
+            .iter()
+            .map(|sent| format!("goes along: {}", sent.path));
+        let models = self.models.iter();
+        let models = models.map(|model| format!("looked for there: {model}"));
+        std::iter::once(command)
+            .chain(files)
+            .chain(models)
+            .collect()
+    }
+
     /// Empty unless somebody starts another run just now.
     fn sweep_up(&self) {
         let _ = std::fs::remove_dir(self.order.runs_root.join(STAGING));
@@ -300,7 +295,7 @@ impl Elsewhere {
         info.origin = None;
         let begin = wire::Begin {
             name: run_dir.name().to_owned(),
-            verb: self.order.job.verb().to_owned(),
+            verb: self.verb().to_owned(),
             info: serde_json::to_value(&info).expect("it has only string keys"),
             experiment_yaml: self.loaded.resolved.clone(),
             files: self.shipment.files(),
@@ -438,26 +433,4 @@ pub fn keep_copy(run_dir: &RunDir) -> Result<Option<Keeper>, String> {
 /// Those of the user and of the project in this folder.
 pub fn targets() -> Targets {
     Targets::load(Path::new("."))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_below_this_folder_keeps_its_name_and_others_cannot_collide() {
-        assert_eq!(
-            name_there("./Cargo.toml", Path::new("./Cargo.toml")),
-            "Cargo.toml"
-        );
-        let one = name_there("/data/a/train.parquet", Path::new("/data/a/train.parquet"));
-        let other = name_there("/data/b/train.parquet", Path::new("/data/b/train.parquet"));
-        assert!(
-            one.starts_with("sent/") && one.ends_with("/train.parquet"),
-            "{one}"
-        );
-        assert_ne!(one, other);
-        assert_eq!(inner(Path::new("a/../../b")), None);
-        assert_eq!(inner(Path::new("./a/b")).as_deref(), Some("a/b"));
-    }
 }

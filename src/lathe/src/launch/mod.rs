@@ -12,6 +12,9 @@ mod census;
 mod elsewhere;
 mod ending;
 mod find;
+mod gather;
+mod leash;
+mod modules;
 mod start;
 mod supervise;
 pub mod verl;
@@ -33,6 +36,7 @@ pub use elsewhere::{
 };
 pub use ending::{Ending, last_lines};
 pub use find::find_trainer;
+pub use leash::{become_leashed, hold};
 pub use start::{
     Order, Signs, StartError, first_sign, name_override, prepare, start, text_override,
 };
@@ -42,7 +46,11 @@ pub use supervise::supervise;
 pub const EXEC_COMMAND: &str = "__exec-trainer";
 
 /// The hidden command of `lathe` that watches over a run of verl.
-pub const VERL_COMMAND: &str = "__verl";
+pub const VERL_COMMAND: &str = remote::wire::VERL_VERB;
+
+/// The hidden commands of `lathe` between that and verl.
+pub const LEASH_COMMAND: &str = "__leash";
+pub const LEASHED_COMMAND: &str = "__leashed";
 
 /// The shells' exit code for a program that could not be started; also the dynamic linker's when a library is missing.
 pub const NOT_STARTED: i32 = 127;
@@ -193,12 +201,15 @@ pub fn exec_trainer(arguments: &[OsString]) -> io::Error {
     let _ = rustix::process::setsid();
     let mut command = Command::new(program);
     command.args(rest);
-    // libtorch's OpenMP threads spin while they wait, which steals the cores from generation; read when it loads.
-    command
-        .env("OMP_WAIT_POLICY", "PASSIVE")
-        .env("GOMP_SPINCOUNT", "0");
-    if std::env::var_os("OMP_NUM_THREADS").is_none_or(|value| value.is_empty()) {
-        command.env("OMP_NUM_THREADS", "1");
+    // verl, and Ray for its workers, choose their own.
+    if rest.first().is_none_or(|verb| verb != VERL_COMMAND) {
+        // libtorch's OpenMP threads spin while they wait, which steals the cores from generation; read when it loads.
+        command
+            .env("OMP_WAIT_POLICY", "PASSIVE")
+            .env("GOMP_SPINCOUNT", "0");
+        if std::env::var_os("OMP_NUM_THREADS").is_none_or(|value| value.is_empty()) {
+            command.env("OMP_NUM_THREADS", "1");
+        }
     }
     command.exec()
 }

@@ -127,14 +127,7 @@ pub(super) fn only_supervised(experiment: &Experiment, job: Job) -> bool {
 
 /// verl finds model and data itself: it reads names of a hub, and other file systems. What is asked is whether it is there.
 fn for_verl(order: Order, loaded: Loaded) -> Result<Prepared, StartError> {
-    if order.job != Job::Run {
-        return Err(StartError::NoVerl {
-            reason: format!(
-                "`lathe {}` is Lathe's own; launch.engine is verl",
-                order.job.words().join(" ")
-            ),
-        });
-    }
+    only_runs(order.job)?;
     verl::command(&loaded, &order.runs_root)
         .can_start()
         .map_err(|reason| StartError::NoVerl { reason })?;
@@ -143,6 +136,19 @@ fn for_verl(order: Order, loaded: Loaded) -> Result<Prepared, StartError> {
         loaded,
         order,
         program,
+    })
+}
+
+/// verl does nothing else.
+pub(super) fn only_runs(job: Job) -> Result<(), StartError> {
+    if job == Job::Run {
+        return Ok(());
+    }
+    Err(StartError::NoVerl {
+        reason: format!(
+            "`lathe {}` is Lathe's own; launch.engine is verl",
+            job.words().join(" ")
+        ),
     })
 }
 

@@ -1,31 +1,37 @@
 //! Watches over verl: `lathe __verl --run-dir RUN`, a process of its own that outlives whoever started it.
 //!
 //! ```text
-//!  lathe run ──spawn──► lathe __verl (setsid) ──spawn──► python -m verl.trainer.main_ppo …   stdout, stderr ─► log.txt
+//!  lathe run ──spawn──► lathe __verl (setsid) ──leash──► python -m verl.trainer.main_ppo …   stdout, stderr ─► log.txt
 //!                          │ events.jsonl ◄── rows ◄──────────── metrics.jsonl ◄──┘ (verl's `file` logger)
 //! ```
 //! It is the run's one writer: to everything else a run of verl is a run like any other. SIGINT and SIGTERM are handed on, and
-//! the second one ends verl at once; verl saves nothing on either.
+//! the second one ends verl at once, with all of its workers; verl saves nothing on either. When this process is killed, verl is too.
+//!
+//! On another machine it runs there, under what watches over every run: events are made where verl writes, so that they are there
+//! when nobody follows, and are copied like those of any other run.
 
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foreign::{Format, Found, Projection};
 use runlog::event::{EventKind, RunStatus};
 use runlog::exit_code;
 use runlog::run_dir::{RunDir, host_name};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::last_lines;
+use super::leash::{kill_descendants, leashed, take_in_orphans};
 use super::verl::{VerlCommand, command, metrics_file};
 
 /// Between two looks at verl and its metrics.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// verl that was told to end now (SIGTERM) has nothing to save. Shorter than what Ray leaves a job.
+const TERM_PATIENCE: Duration = Duration::from_millis(1200);
 
 /// Starts verl for the experiment of a run directory and stays until it has ended; gives the exit code.
 pub fn supervise(path: &Path) -> Result<i32, String> {
@@ -61,10 +67,15 @@ pub fn supervise(path: &Path) -> Result<i32, String> {
         let text = format!("{} is not sent to verl: {}", left_out.key, left_out.why);
         projection.note(&text).map_err(|error| told(&error))?;
     }
-    let mut child = match spawn(&command, &log_path) {
+    take_in_orphans();
+    // Told here too: on another machine nobody has asked before.
+    let spawned = command.can_start().and_then(|()| {
+        spawn(&command, &log_path)
+            .map_err(|error| format!("cannot start {}: {error}", command.python))
+    });
+    let mut child = match spawned {
         Ok(child) => child,
-        Err(error) => {
-            let reason = format!("cannot start {}: {error}", command.python);
+        Err(reason) => {
             end(
                 &mut projection,
                 RunStatus::Failed,
@@ -74,7 +85,10 @@ pub fn supervise(path: &Path) -> Result<i32, String> {
             return Err(reason);
         }
     };
-    let (status, is_asked) = watch(&mut child, &mut projection, &mut signals)?;
+    let watched = watch(&mut child, &mut projection, &mut signals);
+    // None is left unless the leash itself was killed.
+    kill_descendants(Duration::ZERO);
+    let (status, is_asked) = watched?;
     let (run_status, code, reason) = ending(status, is_asked, &log_path);
     end(&mut projection, run_status, code, &reason)?;
     Ok(code)
@@ -82,13 +96,13 @@ pub fn supervise(path: &Path) -> Result<i32, String> {
 
 fn spawn(command: &VerlCommand, log_path: &Path) -> std::io::Result<Child> {
     let log = File::options().append(true).create(true).open(log_path)?;
-    let mut process = command.process();
-    process
+    let mut leash = leashed(&command.process())?;
+    leash
         .stdout(log.try_clone()?)
         .stderr(log)
-        // Its workers are ended with it, and the terminal's Ctrl-C is ours to hand on.
+        // What ends our group is not to end the leash before it has ended verl.
         .process_group(0);
-    process.spawn()
+    leash.spawn()
 }
 
 /// Until verl has ended; and whether somebody asked for that.
@@ -97,24 +111,36 @@ fn watch(
     projection: &mut Projection,
     signals: &mut Signals,
 ) -> Result<(ExitStatus, bool), String> {
-    let group = Pid::from_raw(child.id().cast_signed());
+    let leash = Pid::from_raw(child.id().cast_signed());
     let mut asked = 0;
+    let mut kill_at: Option<Instant> = None;
     loop {
         // Asked first: what was written before the end is read below.
         let status = child
             .try_wait()
             .map_err(|error| format!("cannot wait for verl: {error}"))?;
-        for _ in signals.pending() {
+        for signal in signals.pending() {
             asked += 1;
-            let signal = if asked == 1 {
-                Signal::INT
-            } else {
-                Signal::KILL
+            let now = Instant::now();
+            let hand_on = match signal {
+                _ if asked > 1 => {
+                    kill_at = Some(now);
+                    continue;
+                }
+                SIGTERM => {
+                    kill_at = Some(now + TERM_PATIENCE);
+                    Signal::TERM
+                }
+                _ => Signal::INT,
             };
-            if let Some(group) = group {
+            if let Some(leash) = leash {
                 // The only failure is that it has ended already.
-                let _ = kill_process_group(group, signal);
+                let _ = kill_process(leash, hand_on);
             }
+        }
+        if kill_at.is_some_and(|at| Instant::now() >= at) {
+            // The line's end: the leash kills all that it holds.
+            drop(child.stdin.take());
         }
         match projection.advance(status.is_some()) {
             Ok(progress) if progress.has_more => continue,

@@ -25,4 +25,5 @@ mod run;
 mod runs;
 mod screen;
 mod verl;
+mod verl_there;
 mod workbench;

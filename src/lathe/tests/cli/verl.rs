@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -12,8 +11,30 @@ use super::fake_trainer::wait_until;
 use super::harness::{Bench, EXPERIMENT};
 
 /// As verl 0.9.1: `FileLogger` opens its file anew and writes a row a step; `LocalLogger` prints a line; arguments are Hydra's.
+/// Loads the reward function as verl does. Files in FLAGS change what it does.
 const MAIN_PPO: &str = r#"
-import json, os, sys, time
+import importlib.util, json, os, subprocess, sys, time
+
+FLAGS = os.environ.get("FLAGS", ".")
+
+def is_set(name):
+    return os.path.exists(os.path.join(FLAGS, name))
+
+def reward(arguments):
+    path = arguments.get("reward.custom_reward_function.path")
+    if path is None:
+        return None
+    spec = importlib.util.spec_from_file_location("custom_module", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.compute_score("x", "four", "four", None)
+
+def workers():
+    # As Ray's: in a session of its own, its parent gone.
+    hidden = "import os, subprocess, sys; print(subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=subprocess.DEVNULL).pid)"
+    out = subprocess.run([sys.executable, "-c", hidden], stdout=subprocess.PIPE, start_new_session=True).stdout
+    with open(os.environ["VERL_FILE_LOGGER_PATH"] + ".worker", "wb") as file:
+        file.write(out)
 
 def main():
     arguments = dict(argument.split("=", 1) for argument in sys.argv[1:])
@@ -24,13 +45,17 @@ def main():
     rows = open(os.environ["VERL_FILE_LOGGER_PATH"], "wb", buffering=0)
     for step in range(1, steps + 1):
         data = {"critic/score/mean": step / 10, "training/global_step": step, "timing_s/step": 0.5}
+        if reward(arguments) is not None:
+            data["reward/own"] = reward(arguments)
         if step == steps:
             data["val-core/x/reward/mean@1"] = 0.75
         rows.write(json.dumps({"step": step, "data": data}).encode() + b"\n")
         print(" - ".join([f"step:{step}"] + [f"{k}:{v}" for k, v in data.items()]), flush=True)
-    if os.path.exists("wait"):
+    if is_set("workers"):
+        workers()
+    if is_set("wait"):
         time.sleep(600)
-    if os.path.exists("fail"):
+    if is_set("fail"):
         raise ValueError("a tensor of the wrong shape")
 
 main()
@@ -38,6 +63,12 @@ main()
 
 fn bench(launch: &str) -> Bench {
     let bench = Bench::new();
+    install(&bench, launch);
+    bench
+}
+
+/// A Python package of verl's name, and `verl.yaml`, which is told `launch` too.
+pub fn install(bench: &Bench, launch: &str) {
     let package = bench.path("site/verl/trainer");
     fs::create_dir_all(&package).unwrap();
     for file in ["site/verl/__init__.py", "site/verl/trainer/__init__.py"] {
@@ -46,15 +77,15 @@ fn bench(launch: &str) -> Bench {
     fs::write(package.join("main_ppo.py"), MAIN_PPO).unwrap();
     let site = bench.path("site");
     let text = format!(
-        "{EXPERIMENT}launch:\n  engine: verl\n  verl:\n    env: {{PYTHONPATH: \"{}\", SOME_VARIABLE: 7}}\n{launch}",
-        site.display()
+        "{EXPERIMENT}launch:\n  engine: verl\n  verl:\n    env: {{PYTHONPATH: \"{}\", SOME_VARIABLE: 7, FLAGS: \"{}\"}}\n{launch}",
+        site.display(),
+        bench.path("").display()
     );
     fs::write(bench.path("verl.yaml"), text).unwrap();
-    bench
 }
 
 /// What the entry was called with: arguments, directory, `SOME_VARIABLE`.
-fn told(run_dir: &std::path::Path) -> Value {
+pub fn told(run_dir: &std::path::Path) -> Value {
     serde_json::from_slice(&fs::read(run_dir.join("metrics.jsonl.arguments")).unwrap()).unwrap()
 }
 
@@ -208,28 +239,74 @@ fn what_verl_cannot_be_told_is_said_and_what_would_train_something_else_is_refus
     assert!(!bench.path("runs").exists(), "nothing was made");
 }
 
-#[test]
-fn killing_what_watches_over_verl_leaves_a_run_that_is_known_to_be_dead() {
-    let bench = bench("");
-    fs::write(bench.path("wait"), "").unwrap();
-    let child = bench
-        .lathe(["run", "verl.yaml", "--detach", "--json"])
-        .stderr(Stdio::null())
-        .output()
-        .unwrap();
-    let detached: Value = serde_json::from_slice(&child.stdout).unwrap();
-    let pid = Pid::from_raw(detached["pid"].as_i64().unwrap() as i32).unwrap();
+/// A process that is there and not a zombie.
+fn lives(pid: i64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// A detached run of verl with a worker in a session of its own whose parent has ended: what watches, verl, the worker.
+fn with_a_worker(bench: &Bench) -> (PathBuf, [i64; 3]) {
+    for flag in ["wait", "workers"] {
+        fs::write(bench.path(flag), "").unwrap();
+    }
+    let ran = bench.run(["run", "verl.yaml", "--detach", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let detached = ran.last_json();
     let run_dir = PathBuf::from(detached["run_dir"].as_str().unwrap());
-    let events = || fs::read_to_string(run_dir.join("events.jsonl")).unwrap_or_default();
-    wait_until("verl runs", || {
-        events().contains("\"step_ended\",\"step\":4,")
-    });
-    kill_process(pid, Signal::KILL).unwrap();
+    let worker = || {
+        let text = fs::read_to_string(run_dir.join("metrics.jsonl.worker")).ok()?;
+        text.trim().parse::<i64>().ok()
+    };
+    wait_until("verl has its worker", || worker().is_some());
     let verl = told(&run_dir)[3].as_i64().unwrap();
-    kill_process(Pid::from_raw(verl as i32).unwrap(), Signal::KILL).unwrap();
+    let pids = [detached["pid"].as_i64().unwrap(), verl, worker().unwrap()];
+    assert!(pids.iter().all(|pid| lives(*pid)), "{pids:?}");
+    (run_dir, pids)
+}
+
+fn kill(pid: i64) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+}
+
+#[test]
+fn verl_and_all_of_its_workers_end_with_what_watches_over_them() {
+    let bench = bench("");
+    let (_, [watcher, verl, worker]) = with_a_worker(&bench);
+    kill(watcher);
+    wait_until("nothing of it is left", || !lives(verl) && !lives(worker));
     wait_until("it is known to be dead", || {
         let listed = bench.run(["runs", "--json"]).stdout;
         let listed: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
         listed["status"] == "dead"
+    });
+}
+
+#[test]
+fn verl_and_all_of_its_workers_end_with_the_leash_that_holds_them() {
+    let bench = bench("");
+    let (run_dir, [_, verl, worker]) = with_a_worker(&bench);
+    let stat = fs::read_to_string(format!("/proc/{verl}/stat")).unwrap();
+    let (_, rest) = stat.rsplit_once(')').unwrap();
+    let leash: i64 = rest.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kill(leash);
+    wait_until("nothing of it is left", || !lives(verl) && !lives(worker));
+    let events = || fs::read_to_string(run_dir.join("events.jsonl")).unwrap();
+    wait_until("its end is told", || {
+        events().contains("verl was killed (SIGKILL)")
+    });
+}
+
+#[test]
+fn a_run_that_is_stopped_leaves_no_worker_behind() {
+    let bench = bench("");
+    let (run_dir, [_, verl, worker]) = with_a_worker(&bench);
+    let stopped = bench.run(["stop", "latest"]);
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+    wait_until("nothing of it is left", || !lives(verl) && !lives(worker));
+    let events = || fs::read_to_string(run_dir.join("events.jsonl")).unwrap();
+    wait_until("its end is told", || {
+        events().contains("\"status\":\"stopped\"")
     });
 }

@@ -210,3 +210,41 @@ fn characters_are_counted_only_where_the_terminal_shows_that_it_does_it() {
         assert_eq!(screen.end().1, 0);
     }
 }
+
+/// Copies the runs of another tracker into a folder of the bench.
+fn foreign_runs(bench: &Bench, name: &str, into: &str) {
+    let from = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../foreign/tests/data")
+        .join(name);
+    let to = bench.path(into);
+    fs::create_dir_all(&to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn runs_of_other_trackers_stand_in_the_list_and_a_folder_of_them_is_watched() {
+    let bench = with_finished_run();
+    for name in ["alpha", "beta"] {
+        foreign_runs(&bench, "tensorboard-tf2", &format!("runs/boards/{name}"));
+    }
+    let mut screen = open(&bench, &[], &[]);
+    for shown in ["toy", "alpha", "beta"] {
+        screen.shows(shown);
+    }
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+    let mut screen = open(&bench, &["watch", "runs/boards"], &[]);
+    screen.shows("beta");
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+    let left: Vec<_> = fs::read_dir(bench.path("runs/boards/alpha"))
+        .unwrap()
+        .collect();
+    let theirs = fs::read_dir(
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../foreign/tests/data/tensorboard-tf2"),
+    );
+    assert_eq!(left.len(), theirs.unwrap().count(), "nothing was added");
+}

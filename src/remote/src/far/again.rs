@@ -88,7 +88,7 @@ fn refuse_living(run: &Path, asked: &Again) -> Result<(), Refusal> {
         Standing::Ended | Standing::Lost { .. } => {}
         Standing::Running => {
             let who = Supervisor::read(run)
-                .and_then(|known| Some((known.trainer.unwrap_or(known.process).pid, known.host)))
+                .map(|known| (known.trainer.unwrap_or(known.process).pid, known.host))
                 .filter(|(_, host)| !host.is_empty())
                 .map_or_else(String::new, |(pid, host)| {
                     format!(" (process {pid} on {host})")

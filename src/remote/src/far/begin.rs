@@ -93,8 +93,14 @@ pub(super) fn make_run(
     if !is_inner(&begin.name) || begin.name.contains('/') || begin.name.starts_with('.') {
         return Err(format!("`{}` is no name of a run", begin.name));
     }
-    let trainer = facts::find_trainer(here, begin.trainer.as_deref())?;
-    let libraries = facts::find_libraries(&trainer, begin.libraries.as_deref());
+    let (trainer, libraries) = if begin.is_verl() {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        (program, None)
+    } else {
+        let trainer = facts::find_trainer(here, begin.trainer.as_deref())?;
+        let libraries = facts::find_libraries(&trainer, begin.libraries.as_deref());
+        (trainer, libraries)
+    };
     let run = folder.runs().join(&begin.name);
     let told = |error: std::io::Error| format!("cannot make {}: {error}", run.display());
     std::fs::DirBuilder::new()

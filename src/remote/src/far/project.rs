@@ -18,7 +18,12 @@ pub(super) fn make(folder: &Folder, run: &Path, begin: &Begin) -> Result<PathBuf
         store::link(folder, sent, &project.join(&sent.path))?;
     }
     for model in &begin.models {
-        let found = find_model(model, begin.models_folder.as_deref())?;
+        let found = match find_model(model, begin.models_folder.as_deref()) {
+            Ok(found) => found,
+            // It reads names of a hub, and other file systems.
+            Err(_) if begin.is_verl() => continue,
+            Err(reason) => return Err(reason),
+        };
         if !is_inner(model) {
             // Named in full: it is found where it is.
             continue;

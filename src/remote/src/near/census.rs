@@ -322,6 +322,7 @@ fn write(run_dir: &RunDir, seen: &RunSeen) -> Result<(), CensusError> {
         heard_at: Some(Timestamp::now()),
         warning: None,
         received_bytes: 0,
+        resumed_after: None,
     };
     mirror.write(run_dir)?;
     if let Some(glance) = &seen.glance {

@@ -72,6 +72,8 @@ pub struct Target {
     /// lathe's program there; None: the one that `lathe target setup` put into `folder`.
     pub program: Option<String>,
     pub trainer: Option<String>,
+    /// The Python there that has verl, for `launch.engine: verl`; None: what the experiment says.
+    pub python: Option<String>,
     /// Where libtorch's libraries are there.
     pub libtorch: Option<String>,
     pub gpus: Gpus,
@@ -108,6 +110,7 @@ impl Target {
             folder: DEFAULT_FOLDER.to_owned(),
             program: None,
             trainer: None,
+            python: None,
             libtorch: None,
             gpus: Gpus::Free(1),
             at_once: 0,

@@ -30,6 +30,10 @@ pub const KEYS: &[(&str, &str)] = &[
         "lathe-trainer's program there [default: beside lathe]",
     ),
     (
+        "python",
+        "the Python there that has verl, for launch.engine: verl [default: launch.verl.python of the experiment]",
+    ),
+    (
         "libtorch",
         "the folder of libtorch's libraries there [default: beside the trainer]",
     ),
@@ -113,6 +117,10 @@ pub const KEYS: &[(&str, &str)] = &[
 
 /// Keys that only some kinds of target have.
 const OF_KINDS: &[(&str, &[TargetKind])] = &[
+    (
+        "python",
+        &[TargetKind::Ssh, TargetKind::Slurm, TargetKind::Ray],
+    ),
     ("partition", &[TargetKind::Slurm]),
     ("account", &[TargetKind::Slurm]),
     ("qos", &[TargetKind::Slurm]),
@@ -313,6 +321,7 @@ impl Reader<'_> {
             "folder" => set(&mut target.folder, self.word(&full, value)),
             "program" => target.program = self.word(&full, value),
             "trainer" => target.trainer = self.word(&full, value),
+            "python" => target.python = self.word(&full, value),
             "libtorch" => target.libtorch = self.word(&full, value),
             "models" => target.models = self.word(&full, value),
             "gpus" => set(&mut target.gpus, self.gpus(&full, value)),

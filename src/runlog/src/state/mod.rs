@@ -581,21 +581,21 @@ pub fn derived_values(kind: &EventKind) -> Vec<(String, f64)> {
         EventKind::HostSampled {
             cpu_percent,
             memory_used_bytes,
+            memory_total_bytes,
             process_memory_bytes,
             process_cpu_percent,
             gpus,
-            ..
         } => {
+            // Other trackers know some of it: of nothing none is used, and no process has none.
+            let of = |used: u64, total: u64| if total == 0 { f64::NAN } else { used as f64 };
+            let own = *process_memory_bytes;
             let mut values = vec![
                 ("host/cpu_percent".to_owned(), *cpu_percent),
                 (
                     "host/memory_used_bytes".to_owned(),
-                    *memory_used_bytes as f64,
+                    of(*memory_used_bytes, *memory_total_bytes),
                 ),
-                (
-                    "host/process_memory_bytes".to_owned(),
-                    *process_memory_bytes as f64,
-                ),
+                ("host/process_memory_bytes".to_owned(), of(own, own)),
                 ("host/process_cpu_percent".to_owned(), *process_cpu_percent),
             ];
             for gpu in gpus {
@@ -606,10 +606,12 @@ pub fn derived_values(kind: &EventKind) -> Vec<(String, f64)> {
                 ));
                 values.push((
                     format!("gpu/{index}/memory_used_bytes"),
-                    gpu.memory_used_bytes as f64,
+                    of(gpu.memory_used_bytes, gpu.memory_total_bytes),
                 ));
                 values.push((format!("gpu/{index}/power_watts"), gpu.power_watts));
             }
+            // A sample is no computation: what is not a number was not measured.
+            values.retain(|(_, value)| !value.is_nan());
             values
         }
         _ => Vec::new(),

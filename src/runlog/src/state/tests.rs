@@ -421,3 +421,36 @@ mod alive {
         assert_eq!(at(RunStatus::Failed).reason(), Some("out of memory"));
     }
 }
+
+#[test]
+fn what_a_sample_of_a_host_does_not_know_is_no_value() {
+    let names = |kind: &EventKind| -> Vec<String> {
+        let values = derived_values(kind).into_iter();
+        values.map(|(name, _)| name).collect()
+    };
+    let gpu = GpuSample {
+        index: 0,
+        name: String::new(),
+        utilization_percent: 50.0,
+        memory_used_bytes: 0,
+        memory_total_bytes: 0,
+        power_watts: f64::NAN,
+    };
+    let mut sample = EventKind::HostSampled {
+        cpu_percent: f64::NAN,
+        memory_used_bytes: 0,
+        memory_total_bytes: 0,
+        process_memory_bytes: 0,
+        process_cpu_percent: f64::NAN,
+        gpus: vec![gpu],
+    };
+    assert_eq!(names(&sample), ["gpu/0/utilization_percent"]);
+    if let EventKind::HostSampled { gpus, .. } = &mut sample {
+        // None of it is used, and that is known.
+        gpus[0].memory_total_bytes = 80 << 30;
+    }
+    assert_eq!(
+        names(&sample),
+        ["gpu/0/utilization_percent", "gpu/0/memory_used_bytes"]
+    );
+}

@@ -291,6 +291,25 @@ fn a_run_is_stopped_through_the_folder_that_both_share() {
 }
 
 #[test]
+fn a_run_of_verl_is_a_job_of_ray_s_and_is_stopped_through_the_folder() {
+    let (cluster, _api) = cluster();
+    crate::verl::install(&cluster.bench, "");
+    let ran = cluster.run(&["run", "verl.yaml", "--on", "head", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.last_json()["summary"]["steps"], 4);
+    cluster.assert_same();
+    fs::remove_dir_all(cluster.bench.path("runs")).unwrap();
+    fs::write(cluster.bench.path("wait"), "").unwrap();
+    let ran = cluster.run(&["run", "verl.yaml", "--on", "head", "--detach"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = cluster.run(&["stop", "latest"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = cluster.run(&["follow", "latest", "--json"]);
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+    assert_eq!(ran.last_json()["status"], "stopped");
+}
+
+#[test]
 fn a_job_that_fails_before_the_run_says_its_exit_code() {
     let (cluster, api) = cluster();
     cluster.bench.trainer(&learning());
