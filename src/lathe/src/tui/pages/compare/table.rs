@@ -47,7 +47,7 @@ pub enum Row {
         values: Vec<String>,
     },
     Key {
-        name: &'static str,
+        name: String,
         values: Vec<String>,
         differs: bool,
     },
@@ -72,8 +72,8 @@ impl Row {
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Heading(_) => None,
-            Self::Fact { name, .. } | Self::Key { name, .. } => Some(name),
-            Self::Metric { name, .. } => Some(name),
+            Self::Fact { name, .. } => Some(name),
+            Self::Key { name, .. } | Self::Metric { name, .. } => Some(name),
         }
     }
 }
@@ -199,7 +199,7 @@ fn config_rows(
         let mut known = read
             .iter()
             .flatten()
-            .filter_map(|config| config.values.get(index));
+            .filter_map(|config| config.values.get(index)?.as_ref());
         let first = known.next();
         let differs = known.any(|value| Some(value) != first);
         differing += usize::from(differs);
@@ -208,13 +208,34 @@ fn config_rows(
                 .iter()
                 .map(|config| {
                     config
-                        .and_then(|config| config.values.get(index).cloned())
+                        .and_then(|config| config.values.get(index)?.clone())
                         .unwrap_or_default()
                 })
                 .collect();
             rows.push(Row::Key {
-                name: &key.path,
+                name: key.path.clone(),
                 values,
+                differs,
+            });
+        }
+    }
+    let others: BTreeSet<&String> = (read.iter().flatten())
+        .flat_map(|config| config.others.keys())
+        .collect();
+    let count = all.len() + others.len();
+    for name in others {
+        let said: Vec<Option<&String>> = (read.iter())
+            .map(|config| config.and_then(|config| config.others.get(name)))
+            .collect();
+        let mut known = (read.iter().zip(&said)).filter(|(config, _)| config.is_some());
+        let first = known.next().map(|(_, value)| *value);
+        let differs = known.any(|(_, value)| Some(*value) != first);
+        differing += usize::from(differs);
+        if differs || kept.has_all_keys {
+            let values = said.iter().map(|value| value.cloned().unwrap_or_default());
+            rows.push(Row::Key {
+                name: name.clone(),
+                values: values.collect(),
                 differs,
             });
         }
@@ -222,9 +243,9 @@ fn config_rows(
     let what = if is_awaited {
         "reading the experiments".to_owned()
     } else if read.iter().flatten().count() < 2 {
-        format!("{} keys", all.len())
+        format!("{count} keys")
     } else {
-        format!("{differing} of {} keys differ", all.len())
+        format!("{differing} of {count} keys differ")
     };
     table
         .rows
@@ -323,7 +344,9 @@ impl Table {
         for row in &self.rows {
             match row {
                 Row::Heading(_) => {}
-                Row::Fact { name, values } | Row::Key { name, values, .. } => {
+                Row::Fact { values, .. } | Row::Key { values, .. } => {
+                    // Keys of other trackers are theirs to name.
+                    let name = clean(row.name().unwrap_or_default());
                     let values: Vec<String> = values.iter().map(|value| clean(value)).collect();
                     let _ = writeln!(text, "{name}\t{}", values.join("\t"));
                 }

@@ -104,13 +104,13 @@ fn without_runs_it_says_how_to_mark_some() {
 #[test]
 fn only_keys_that_differ_are_listed_until_all_are_asked_for() {
     let mut bench = bench(2);
-    let keys = |bench: &Bench| -> Vec<&'static str> {
+    let keys = |bench: &Bench| -> Vec<String> {
         page(bench)
             .table
             .rows
             .iter()
             .filter_map(|row| match row {
-                Row::Key { name, .. } => Some(*name),
+                Row::Key { name, .. } => Some(name.clone()),
                 _ => None,
             })
             .collect()
@@ -129,6 +129,41 @@ fn a_default_written_out_is_no_difference() {
     let default = config::resolved(&format!("trainer:\n  seed: {}\n", key.default));
     assert_ne!(written, default);
     assert_eq!(default, config::resolved("trainer: {}\n"));
+}
+
+#[test]
+fn another_trackers_settings_are_compared_as_its_own_and_lathes_defaults_are_not_its() {
+    let one = config::foreign("lr: 1e-4\nmodel:\n  name: a\ndata:\n  seed: 3\n");
+    let names: Vec<&str> = one.others.keys().map(String::as_str).collect();
+    assert_eq!(names, ["lr", "model.name"]);
+    assert_eq!(one.others["model.name"], "a");
+    let keys = experiment::keys::live();
+    let said: Vec<&str> = (keys.iter().zip(&one.values))
+        .filter(|(_, value)| value.is_some())
+        .map(|(key, _)| key.path.as_str())
+        .collect();
+    assert_eq!(said, ["data.seed"]);
+
+    let mut bench = bench(2);
+    let shown: Vec<RunKey> = page(&bench)
+        .table
+        .runs
+        .iter()
+        .map(|run| run.key.clone())
+        .collect();
+    let other = config::foreign("lr: 2e-4\nmodel:\n  name: a\n");
+    let found = shown.into_iter().zip([Ok(one), Ok(other)]).collect();
+    bench.act(Action::Message(AppMessage::Page(PageMessage::Compare(
+        Message::Configs(found),
+    ))));
+    let rows: Vec<(String, Vec<String>)> = (page(&bench).table.rows.iter())
+        .filter_map(|row| match row {
+            Row::Key { name, values, .. } => Some((name.clone(), values.clone())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0].0, "lr");
 }
 
 #[test]
