@@ -10,6 +10,7 @@
 //! A name that stands in no file is a host that `ssh` knows. Knows nothing of how a host is reached.
 
 mod read;
+mod time;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

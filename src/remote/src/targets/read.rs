@@ -6,7 +6,7 @@ use experiment::yaml::{Entry, Node, Value, parse};
 use experiment::{Complaint, Severity, seconds};
 use std::time::Duration;
 
-use super::{Target, TargetKind};
+use super::{Target, TargetKind, time};
 use crate::scheduler::Requeue;
 use crate::wire::Gpus;
 
@@ -251,6 +251,7 @@ impl Reader<'_> {
             target.gpus = Gpus::None;
         }
         self.fit_to_kind(&target, entries);
+        self.fit_in_time(&target, entries);
         if target.kind == TargetKind::Local && name != "local" && target.host != *name {
             self.wrong(
                 line,
@@ -295,6 +296,33 @@ impl Reader<'_> {
                 );
                 self.wrong(line, &full, &message);
             }
+        }
+    }
+
+    /// A job whose warning comes as soon as it starts would stop as soon as it starts.
+    fn fit_in_time(&mut self, target: &Target, entries: &[Entry]) {
+        let warning_s = target.slurm.warning_s;
+        let Some((entry, text)) = entries
+            .iter()
+            .find(|entry| entry.key == "time")
+            .zip(target.slurm.time.as_deref())
+        else {
+            return;
+        };
+        if let Some(time::Limit::Seconds(limit_s)) = time::limit(text)
+            && limit_s <= u64::from(warning_s)
+        {
+            let name = &target.name;
+            let origin = if entries.iter().any(|entry| entry.key == "warning") {
+                ""
+            } else {
+                ", which is the default"
+            };
+            let message = format!(
+                "{name}.time is {text} ({limit_s} s), and {name}.warning is {warning_s} s{origin}: a run would save and stop as soon as it \
+                 starts; expected a time longer than the warning: raise time, or lower warning"
+            );
+            self.wrong(entry.value.span.line, &format!("{name}.time"), &message);
         }
     }
 
@@ -362,7 +390,7 @@ impl Reader<'_> {
             "constraint" => target.slurm.constraint = self.option(&full, value),
             "gpu_type" => target.slurm.gpu_type = self.option(&full, value),
             "time" => match self.option(&full, value) {
-                Some(text) if is_time(&text) => target.slurm.time = Some(text),
+                Some(text) if time::limit(&text).is_some() => target.slurm.time = Some(text),
                 Some(_) => self.unfit(&full, value, "a time as sbatch takes it: minutes, 12:00:00, 2-12 or UNLIMITED"),
                 None => {}
             },
@@ -569,21 +597,6 @@ fn is_of_option(c: char) -> bool {
     !c.is_whitespace() && !c.is_control() && !matches!(c, '\'' | '"' | '\\' | '#')
 }
 
-/// `30`, `30:00`, `12:00:00`, `2-12`, `2-12:30`, `2-12:30:00`.
-fn is_time(text: &str) -> bool {
-    if matches!(text.to_ascii_lowercase().as_str(), "unlimited" | "infinite") {
-        return true;
-    }
-    let is_number = |part: &str| {
-        !part.is_empty() && part.len() <= 6 && part.chars().all(|c| c.is_ascii_digit())
-    };
-    let (days, rest) = match text.split_once('-') {
-        Some((days, rest)) => (Some(days), rest),
-        None => (None, text),
-    };
-    days.is_none_or(is_number) && rest.split(':').all(is_number) && rest.split(':').count() <= 3
-}
-
 /// `64G` in bytes; megabytes where no unit stands, as sbatch has it.
 fn memory_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -698,6 +711,38 @@ gpu1:  # the big one
         assert!(read_text("").1.is_empty());
         assert_eq!(read_text("- a\n").1.len(), 1);
         assert_eq!(read_text("a: [\n").1.len(), 1);
+    }
+
+    #[test]
+    fn a_time_no_longer_than_the_warning_before_its_end_is_refused_with_its_line() {
+        let (targets, complaints) = read_text(
+            "\
+short:
+  kind: slurm
+  time: 2
+shorter:
+  kind: slurm
+  warning: 300s
+  time: 0:00:30
+fits:
+  kind: slurm
+  time: 2
+  warning: 119s
+whole: {kind: slurm, time: unlimited, warning: 1h}
+zero: {kind: slurm, time: 0}
+",
+        );
+        assert_eq!(
+            complaints,
+            [
+                "targets.yaml:3: short.time is 2 (120 s), and short.warning is 120 s, which is the default: a run would save and stop as \
+                 soon as it starts; expected a time longer than the warning: raise time, or lower warning",
+                "targets.yaml:7: shorter.time is 0:00:30 (60 s), and shorter.warning is 300 s: a run would save and stop as soon as it \
+                 starts; expected a time longer than the warning: raise time, or lower warning",
+            ]
+        );
+        let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+        assert_eq!(names, ["fits", "whole", "zero"]);
     }
 
     #[test]

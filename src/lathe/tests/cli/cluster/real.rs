@@ -2,5 +2,8 @@
 //!
 //! Only `just cluster-test` starts them: it sets `LATHE_CLUSTER_TEST`. What a machine lacks is said, and skipped.
 
+mod daemons;
 mod head;
+mod nodes;
 mod slurmd;
+mod trainer;

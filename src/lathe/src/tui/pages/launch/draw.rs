@@ -205,9 +205,10 @@ fn form_line(
         ),
         Row::AtOnce => (
             "at a time",
-            match choices.at_once {
-                1 => "1 run".to_owned(),
-                count => format!("{count} runs"),
+            match (choices.at_once, page.scheduler()) {
+                (_, Some(target)) => format!("as many as the queue of {target} allows"),
+                (1, None) => "1 run".to_owned(),
+                (count, None) => format!("{count} runs"),
             },
             Role::Accent,
         ),

@@ -96,6 +96,12 @@ impl Launch {
         self.start_due(shared)
     }
 
+    /// The chosen target, where it has a queue of its own.
+    pub(super) fn scheduler(&self) -> Option<&String> {
+        let target = self.form.choices().target.as_ref()?;
+        self.schedulers.contains(target).then_some(target)
+    }
+
     fn question(&self, plan: &[Planned]) -> Confirm {
         let at_once = self.form.choices().at_once;
         let mut names: Vec<String> = plan
@@ -106,13 +112,19 @@ impl Launch {
         if plan.len() > names.len() {
             names.push(format!("  and {} more", plan.len() - names.len()));
         }
+        let how = match self.scheduler() {
+            Some(target) => format!(
+                "They go into the queue of {target} together, and how many run at a time is decided there. They go on when the \
+                 workbench is left."
+            ),
+            None => format!(
+                "{at_once} at a time. The queue belongs to this workbench: runs that have started go on when it is left, those still \
+                 waiting do not start."
+            ),
+        };
         Confirm {
             title: format!("Start {} runs?", plan.len()),
-            body: format!(
-                "{}\n\n{at_once} at a time. The queue belongs to this workbench: runs that have started go on when it is \
-                 left, those still waiting do not start.",
-                names.join("\n")
-            ),
+            body: format!("{}\n\n{how}", names.join("\n")),
             yes: 'y',
             yes_label: "queue them".to_owned(),
             command: action::Command::Launch(Command::StartAll),

@@ -1,6 +1,7 @@
 //! The page on its own: the form, sweeps, the queue, and screens. Real starts are tested with the program.
 
 mod control;
+mod target;
 
 use std::fs;
 use std::path::Path;

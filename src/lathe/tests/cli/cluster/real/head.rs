@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::super::queue::{Cluster, assert_no_file_has};
 use super::super::slurm::has_step;
+use super::trainer;
 use crate::fake_trainer::{Act, checkpoint, ended, learning, started, step, wait_until};
+use crate::harness::finished;
 use runlog::event::RunStatus;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -138,4 +140,29 @@ fn a_real_head_node_runs_queues_and_stops() {
     assert_eq!(ran.code, Some(4), "{ran:?}");
     let last: Value = ran.last_json();
     assert!(last["reason"].to_string().contains("SIGKILL"), "{last}");
+}
+
+#[test]
+fn a_real_head_node_runs_the_real_trainer_to_its_end_and_again_in_place() {
+    let Some(head) = Head::start() else { return };
+    let cluster = &head.cluster;
+    if !trainer::is_in_place(cluster) {
+        return;
+    }
+    let ran = trainer::run(
+        cluster,
+        &["trainer.total_training_steps=3", "--on", "head", "--json"],
+    );
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.last_json()["status"], "finished");
+    cluster.assert_same();
+    let more = "trainer.total_training_steps=5";
+    let resume = ["run", "--resume", "latest", more, "--json"];
+    let ran = finished(trainer::command(cluster, &resume).output().unwrap());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.json_lines()[0]["event"], "run_resumed");
+    assert_eq!(ran.last_json()["status"], "finished");
+    cluster.assert_same();
+    let text = std::fs::read_to_string(cluster.run_there().join("scheduled.json")).unwrap();
+    assert!(text.contains("-again-2"), "{text}");
 }
