@@ -203,7 +203,7 @@ impl Slurm {
         let here = net
             .as_ref()
             .map_or_else(|| "127.0.0.1".to_owned(), |net| format!("{}.1", net.subnet));
-        let nodes: String = (1..=count)
+        let nodes: Vec<String> = (1..=count)
             .map(|index| {
                 fs::create_dir(path(&format!("spool/node{index}"))).unwrap();
                 let (hostname, address) = match &net {
@@ -215,6 +215,7 @@ impl Slurm {
                 )
             })
             .collect();
+        let nodes = nodes.concat();
         let conf = format!(
             "ClusterName=lathe\nSlurmctldHost={host}({here})\nSlurmctldPort={}\nSlurmdPort={}\nSlurmUser=root\nSlurmdUser=root\n\
              AuthType=auth/munge\nAuthInfo=socket={folder}/munge/socket\nCredType=cred/munge\nStateSaveLocation={folder}/state\n\

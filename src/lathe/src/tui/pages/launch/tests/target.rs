@@ -51,7 +51,7 @@ impl Ready {
         std::mem::take(&mut self.bench.effects)
             .into_iter()
             .filter_map(|effect| match effect {
-                Effect::Job { name, .. } if name.starts_with("start run") => Some(name.to_string()),
+                Effect::Job { name, .. } if name.starts_with("start run") => Some(name.clone()),
                 _ => None,
             })
             .collect()
