@@ -22,24 +22,25 @@ impl Ready {
         while self.page().row() != super::super::form::Row::Target {
             self.bench.press("j");
         }
+        self.bench.run_jobs();
         self.bench.press("enter");
-        let is_asked =
-            |effect: &Effect| matches!(effect, Effect::Job { name, .. } if name == "list targets");
-        let effects = std::mem::take(&mut self.bench.effects);
-        let (asked, others): (Vec<Effect>, Vec<Effect>) = effects.into_iter().partition(is_asked);
+        let (asked, others): (Vec<Effect>, Vec<Effect>) = std::mem::take(&mut self.bench.effects)
+            .into_iter()
+            .partition(
+                |effect| matches!(effect, Effect::Job { name, .. } if name == "list targets"),
+            );
         assert_eq!(asked.len(), 1);
-        // Not carried out: it would read this machine's own file.
         self.bench.effects = others;
+        // Not carried out: it would read this machine's own file.
         let message = answer(Message::Targets(names, problem.map(str::to_owned)));
         self.bench.act(Action::Message(message));
+        self.bench.run_jobs();
     }
 
-    /// Adds a sweep and waits until each of its runs is checked.
+    /// Adds a sweep, each run of which is checked then.
     fn sweep(&mut self, text: &str) {
         self.add(text);
-        while !self.page().checking.is_done() {
-            self.bench.run_jobs();
-        }
+        assert!(self.page().checking.is_done());
     }
 
     fn target(&self) -> Option<&str> {
