@@ -79,7 +79,7 @@ impl Drop for Head {
 }
 
 #[test]
-fn a_real_head_node_runs_queues_and_stops() {
+fn a_real_head_node_runs_queues_and_stops_and_the_real_trainer_goes_on_there_in_place() {
     let Some(head) = Head::start() else { return };
     let cluster = &head.cluster;
     cluster.bench.trainer(&learning());
@@ -140,15 +140,15 @@ fn a_real_head_node_runs_queues_and_stops() {
     assert_eq!(ran.code, Some(4), "{ran:?}");
     let last: Value = ran.last_json();
     assert!(last["reason"].to_string().contains("SIGKILL"), "{last}");
+    with_the_real_trainer(cluster);
 }
 
-#[test]
-fn a_real_head_node_runs_the_real_trainer_to_its_end_and_again_in_place() {
-    let Some(head) = Head::start() else { return };
-    let cluster = &head.cluster;
+/// To its end, and again in place. By the same head node: another one at the same ports would hear of this one's last connections.
+fn with_the_real_trainer(cluster: &Cluster) {
     if !trainer::is_in_place(cluster) {
         return;
     }
+    std::fs::remove_dir_all(cluster.bench.path("runs")).unwrap();
     let ran = trainer::run(
         cluster,
         &["trainer.total_training_steps=3", "--on", "head", "--json"],
@@ -160,7 +160,9 @@ fn a_real_head_node_runs_the_real_trainer_to_its_end_and_again_in_place() {
     let resume = ["run", "--resume", "latest", more, "--json"];
     let ran = finished(trainer::command(cluster, &resume).output().unwrap());
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert_eq!(ran.json_lines()[0]["event"], "run_resumed");
+    let told = ran.json_lines();
+    let resumed = told.iter().find(|event| event["event"] == "run_resumed");
+    assert_eq!(resumed.unwrap()["from_step"], 3);
     assert_eq!(ran.last_json()["status"], "finished");
     cluster.assert_same();
     let text = std::fs::read_to_string(cluster.run_there().join("scheduled.json")).unwrap();
