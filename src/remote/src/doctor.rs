@@ -455,9 +455,9 @@ fn disk(facts: &Facts) -> Finding {
         );
     };
     let what = format!(
-        "{:.1} GB free of {:.1} at {}",
-        free as f64 / 1e9,
-        facts.size_bytes.unwrap_or(0) as f64 / 1e9,
+        "{} free of {} at {}",
+        gigabytes(free),
+        gigabytes(facts.size_bytes.unwrap_or(0)),
         facts.folder
     );
     if free < ENOUGH_BYTES {
@@ -504,6 +504,15 @@ fn clock(diagnosis: &Diagnosis) -> Finding {
         );
     }
     Finding::good("clock", what)
+}
+
+/// `52.3 GB`, and of little room `8 MB`.
+fn gigabytes(bytes: u64) -> String {
+    if bytes < 1_000_000_000 {
+        format!("{} MB", bytes / 1_000_000)
+    } else {
+        format!("{:.1} GB", bytes as f64 / 1e9)
+    }
 }
 
 #[cfg(test)]

@@ -13,8 +13,11 @@ use serde_json::json;
 
 use super::arguments::{CheckpointsArguments, CheckpointsCommand, RunsPlace};
 use super::{Failure, Output, report, runs};
-use crate::headless::format;
+use crate::headless::{self, format};
 use crate::terminal::{Role, Terminal};
+
+/// Of the steps at which a run elsewhere saved, the newest are named.
+const STEPS_TOLD: usize = 8;
 
 /// One directory with a checkpoint's name.
 struct Row {
@@ -147,6 +150,27 @@ fn value(state: &RunState, metric: &str, step: u64) -> Option<f64> {
     checkpoints::value(state, |name| experiment::glob(metric, name), step)
 }
 
+/// Of a run of another machine: what it says that it saved there, and how to have it here.
+fn saved_there(run_dir: &RunDir) -> Option<String> {
+    let target = run_dir.origin()?.target()?;
+    let (state, _) = headless::read(run_dir).ok()?;
+    let steps: Vec<String> = state
+        .checkpoints
+        .iter()
+        .map(|saved| saved.step.to_string())
+        .collect();
+    if steps.is_empty() {
+        return None;
+    }
+    let shown = steps.len().saturating_sub(STEPS_TOLD);
+    let before = if shown > 0 { "… " } else { "" };
+    Some(format!(
+        "on {target} it saved at step {before}{}; here are those that were fetched: lathe pull {} --checkpoint STEP|latest|all",
+        steps[shown..].join(", "),
+        run_dir.info().id
+    ))
+}
+
 fn list(
     run_dir: &RunDir,
     rows: &[Row],
@@ -170,11 +194,18 @@ fn list(
         }
         return Ok(exit_code::OK);
     }
-    if rows.is_empty() {
+    let there = saved_there(run_dir);
+    if rows.is_empty() && there.is_none() {
         eprintln!(
             "{} has no checkpoints; trainer.save_freq says how often a run makes one",
             run_dir.name()
         );
+        return Ok(exit_code::OK);
+    }
+    if let Some(words) = there {
+        eprintln!("{words}");
+    }
+    if rows.is_empty() {
         return Ok(exit_code::OK);
     }
     let header = format!("{:>8}  {:>8}  {:>9}  KEPT", "STEP", "SIZE", "VALUE");

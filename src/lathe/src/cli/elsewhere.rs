@@ -7,13 +7,14 @@ mod there;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use jiff::Timestamp;
 use remote::near::launch::ShipError;
 use remote::near::pull::{self, PullError};
 use remote::targets::TargetError;
 use remote::wire::Ask;
 use remote::{Keeper, Link, LinkError, Target};
 use runlog::exit_code;
-use runlog::run_dir::{Mirror, Origin, RunDir, Standing};
+use runlog::run_dir::{Mirror, MirrorLink, Origin, RunDir, Standing};
 use runlog::state::{Liveness, glance};
 use serde_json::json;
 
@@ -35,6 +36,8 @@ const FIRST_SIGN_PATIENCE: std::time::Duration = std::time::Duration::from_secs(
 const QUEUE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(4);
 /// How long the last bytes of a run that has ended may take: its trainer still closes its files.
 const LAST_BYTES_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+/// Between two words of files that are fetched.
+const TOLD_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 /// How long `lathe runs` waits for news of the runs of other machines.
 const NEWS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(4);
 
@@ -234,6 +237,16 @@ pub(super) fn waits(run_dir: &RunDir) -> Option<String> {
     }
 }
 
+/// Of a copy of a run that goes on, as far as is known: that nothing is heard of it, since when, and why.
+pub(super) fn cut(run_dir: &RunDir) -> Option<String> {
+    let mirror = Mirror::read(run_dir)?;
+    let MirrorLink::Disconnected { reason, .. } = &mirror.link else {
+        return None;
+    };
+    matches!(mirror.standing, Standing::Running | Standing::Queued { .. })
+        .then(|| format!("{}: {reason}", mirror.link.words(Timestamp::now())))
+}
+
 /// Brings the copies in a runs directory up to date, as far as their machines answer soon.
 pub(super) fn refresh(runs: &[RunDir]) {
     let keepers: Vec<Keeper> = runs
@@ -383,6 +396,8 @@ pub fn pull(
             )]
         }
     };
+    // Of many small files not each is told.
+    let mut told_at: Option<std::time::Instant> = None;
     for under in under {
         let pulled = pull::pull(
             &mut link,
@@ -390,7 +405,10 @@ pub fn pull(
             &under,
             run_dir.path(),
             &mut |name, bytes| {
-                eprintln!("fetching {name} ({})", format::bytes(bytes));
+                if told_at.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
+                    told_at = Some(std::time::Instant::now());
+                    eprintln!("fetching {name} ({})", format::bytes(bytes));
+                }
             },
         )
         .map_err(|error| match error {
@@ -398,10 +416,12 @@ pub fn pull(
             other => Failure::input(other.to_string()),
         })?;
         out.line(&format!(
-            "{}: {} of {} fetched",
+            "{}: {} of {} fetched, {} of {}",
             run_dir.path().join(&under).display(),
             format::bytes(pulled.bytes),
-            format::bytes(pulled.all_bytes)
+            format::bytes(pulled.all_bytes),
+            pulled.files,
+            format::plural(pulled.all_files, "file")
         ))?;
     }
     Ok(exit_code::OK)

@@ -63,8 +63,12 @@ pub fn runs(
             let state = terminal.paint(role(entry), state);
             out.line(&format!("{state}{rest}"))?;
             let waits = waits(entry);
+            let cut = matches!(entry.glance.liveness, Liveness::Running)
+                .then(|| elsewhere::cut(&entry.run_dir))
+                .flatten();
             let reasons = [
                 waits.as_deref(),
+                cut.as_deref(),
                 entry.glance.liveness.reason(),
                 entry.problem.as_deref(),
             ];

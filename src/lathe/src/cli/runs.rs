@@ -179,6 +179,7 @@ fn json_row(run: &RunDir, glance: &Glance) -> serde_json::Value {
         "status": glance.word(),
         "reason": glance.liveness.reason(),
         "waits": (glance.liveness == Liveness::Running).then(|| elsewhere::waits(run)).flatten(),
+        "disconnected": (glance.liveness == Liveness::Running).then(|| elsewhere::cut(run)).flatten(),
         "exit_code": glance.end.as_ref().map(|(_, code, _)| code),
         "mode": glance.mode,
         "step": glance.step,

@@ -87,6 +87,30 @@ impl RunEntry {
         }
     }
 
+    /// The same in a few letters: `cut 12 s`; None also where the line is in order and little is missing.
+    pub fn link_mark(&self, now: Timestamp) -> Option<String> {
+        let mirror = self.mirror.as_ref()?;
+        match (&mirror.link, &mirror.standing) {
+            (MirrorLink::Disconnected { since, .. }, _) => {
+                let seconds = now.duration_since(*since).as_secs().max(0);
+                Some(format!("cut {seconds} s"))
+            }
+            (MirrorLink::Live { .. }, Standing::Queued { .. }) => Some("waits".to_owned()),
+            (MirrorLink::Live { behind_ms }, _) => {
+                Some(format!("{:.1} s behind", *behind_ms as f64 / 1e3))
+            }
+            (MirrorLink::Connecting, _) => Some("connecting".to_owned()),
+            (MirrorLink::Complete | MirrorLink::Listed, _) => None,
+        }
+    }
+
+    /// The line to the other machine is cut: what is shown may be old.
+    pub fn is_cut_off(&self) -> bool {
+        self.mirror
+            .as_ref()
+            .is_some_and(|mirror| matches!(mirror.link, MirrorLink::Disconnected { .. }))
+    }
+
     /// Of a run of another machine: only what this list shows of it is here.
     pub fn is_only_listed(&self) -> bool {
         self.mirror

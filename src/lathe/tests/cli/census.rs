@@ -6,7 +6,7 @@ use runlog::event::RunStatus;
 use serde_json::Value;
 
 use super::cluster::queue::Cluster;
-use super::fake_trainer::{Act, ended, started, step, wait_until};
+use super::fake_trainer::{Act, checkpoint, ended, started, step, wait_until};
 use super::screen::Screen;
 
 /// A run on target `lab` that was begun from elsewhere, and waits for the file `gate` after two of four steps.
@@ -14,7 +14,7 @@ fn begun_elsewhere() -> Cluster {
     let cluster = Cluster::played();
     let mut acts = vec![started(4), step(1, 0.25), step(2, 0.5)];
     acts.push(Act::WaitFor(cluster.bench.path("gate")));
-    acts.extend([step(3, 0.75), step(4, 1.0)]);
+    acts.extend([step(3, 0.75), step(4, 1.0), checkpoint(4)]);
     acts.push(ended(RunStatus::Completed, 0, "", 4));
     cluster.bench.trainer(&acts);
     let ran = cluster.run(&[
@@ -75,6 +75,8 @@ fn a_run_begun_elsewhere_is_listed_with_how_it_stands_and_its_log_comes_when_it_
         let here = fs::read(format!("{folder}/{file}")).unwrap();
         assert!(here == fs::read(there).unwrap(), "{file}");
     }
+    let ran = cluster.run(&["checkpoints", "theirs"]);
+    assert!(ran.stderr.contains("on lab it saved at step 4"), "{ran:?}");
     // Where it was begun from there is its copy: one run is one row.
     for arguments in [
         &["runs", "--targets", "--json"][..],
@@ -84,6 +86,24 @@ fn a_run_begun_elsewhere_is_listed_with_how_it_stands_and_its_log_comes_when_it_
         assert_eq!(rows.len(), 1, "{rows:#?}");
         assert_eq!(rows[0]["status"], "finished");
     }
+}
+
+#[test]
+fn a_run_begun_elsewhere_is_adopted_by_its_name_and_once() {
+    let cluster = begun_elsewhere();
+    fs::write(cluster.bench.path("gate"), "").unwrap();
+    let ran = cluster.run(&["target", "adopt", "lab", "theirs"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = cluster.run(&["follow", "theirs", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let folder = ran.last_json()["run_dir"].as_str().unwrap().to_owned();
+    assert!(
+        folder.starts_with(cluster.bench.path("runs").to_str().unwrap()),
+        "{folder}"
+    );
+    let ran = cluster.run(&["target", "adopt", "lab", "theirs"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("is here already"), "{ran:?}");
 }
 
 #[test]

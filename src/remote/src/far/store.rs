@@ -65,10 +65,11 @@ pub(super) fn missing(folder: &Folder, blobs: &[Blob]) -> Result<Vec<(Blob, u64)
         && free < needed + SPARE_BYTES
     {
         return Err(format!(
-            "{} has {} MB left, and {} MB are to be sent; free some space",
+            "{} has {} MB left; {} MB are to be sent, and {} MB should stay free beside them: free some space",
             folder.path().display(),
             free >> 20,
-            needed.div_ceil(1 << 20)
+            needed.div_ceil(1 << 20),
+            SPARE_BYTES >> 20
         ));
     }
     Ok(partly)

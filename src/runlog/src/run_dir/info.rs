@@ -60,6 +60,9 @@ pub struct RunInfo {
     pub seed: u64,
     #[serde(default)]
     pub command: Vec<String>,
+    /// Steps to be trained in all, as of its newest resume. None: it never went on, and its log's first line tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_steps: Option<u64>,
     /// Where the run lies when this directory only shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
@@ -104,6 +107,7 @@ impl RunInfo {
             versions: new.versions.clone(),
             seed: new.seed,
             command: new.command.clone(),
+            total_steps: None,
             origin: new.origin.clone(),
         };
         info.owned_by_this_process();

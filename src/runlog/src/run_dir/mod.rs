@@ -180,6 +180,14 @@ impl RunDir {
         self.write_info()
     }
 
+    /// Notes how many steps there are to be in all, for whoever does not read the log from its start. For the one writer, when a run
+    /// goes on: by then its first line may be of another number.
+    pub fn note_total_steps(&self, total_steps: u64) -> Result<(), RunDirError> {
+        let mut known = Self::open(&self.path)?;
+        known.info.total_steps = Some(total_steps);
+        known.write_info()
+    }
+
     /// Where the run lies of which this directory is a copy.
     pub fn origin(&self) -> Option<&Origin> {
         self.info.origin.as_ref()

@@ -292,6 +292,9 @@ fn of_log(run_dir: &RunDir) -> io::Result<Glance> {
             (glance.mode, glance.total_steps) = (mode, total_steps);
         }
     }
+    if let Some(total_steps) = run_dir.info().total_steps {
+        glance.total_steps = total_steps;
+    }
     Ok(glance)
 }
 

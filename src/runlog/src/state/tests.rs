@@ -309,6 +309,39 @@ mod alive {
     }
 
     #[test]
+    fn a_run_that_went_on_for_longer_shows_its_new_end_however_long_its_log_is() {
+        let (_root, run_dir) = edited(|_| {});
+        let started = EventKind::RunStarted {
+            experiment_name: "toy".to_owned(),
+            mode: "sync".to_owned(),
+            total_steps: 400,
+            parameters: 1,
+            pid: 1,
+            host: "gpu1".to_owned(),
+            seed: 1,
+        };
+        let step = |step| EventKind::StepEnded {
+            step,
+            policy_version: step,
+            values: super::values(&[("actor/pg_loss", 1.0)]),
+        };
+        let kinds = std::iter::once(started).chain((1..=407).map(step));
+        let events: Vec<Event> = kinds
+            .enumerate()
+            .map(|(seq, kind)| super::event(seq as u64, kind))
+            .collect();
+        std::fs::write(run_dir.events_path(), lines(&events)).unwrap();
+        let seen = |run_dir: &RunDir| {
+            let glance = glance(run_dir, SystemTime::now()).unwrap();
+            (glance.step, glance.total_steps)
+        };
+        assert_eq!(seen(&run_dir), (407, 400));
+        run_dir.note_total_steps(420).unwrap();
+        let run_dir = RunDir::open(run_dir.path()).unwrap();
+        assert_eq!(seen(&run_dir), (407, 420));
+    }
+
+    #[test]
     fn a_glance_knows_that_a_run_is_paused() {
         let step = |step| EventKind::StepEnded {
             step,

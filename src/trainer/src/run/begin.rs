@@ -231,6 +231,10 @@ pub(super) fn begin<'r>(
     let val_only = experiment.trainer.val_only;
     let total_steps = inputs.total_steps;
     let sampled_steps = if val_only { 0 } else { total_steps };
+    if resume.is_some() {
+        // Of a disk that is full its next writes tell.
+        let _ = run_dir.note_total_steps(sampled_steps);
+    }
     recorder.record(EventKind::RunStarted {
         experiment_name: experiment.trainer.experiment_name.clone(),
         mode: mode_name(mode).to_owned(),

@@ -7,7 +7,7 @@ use remote::targets::TargetKind;
 use remote::wire::{Ask, Gpus, Say};
 use remote::{Link, Target, hash};
 use runlog::exit_code;
-use runlog::run_dir::Standing;
+use runlog::run_dir::{RunDir, Standing};
 use serde_json::json;
 
 use super::{setup, target};
@@ -36,6 +36,9 @@ pub fn targets(json: bool, out: &mut Output, terminal: Terminal) -> Result<i32, 
             }))?;
         }
     } else if rows.is_empty() {
+        if !targets.complaints.is_empty() {
+            return Ok(exit_code::USAGE);
+        }
         let files: Vec<String> = targets
             .files
             .iter()
@@ -264,6 +267,13 @@ fn runs_there(target: &Target, json: bool, out: &mut Output) -> Result<i32, Fail
     Ok(exit_code::OK)
 }
 
+/// `20261201-061724-NAME-eb69e040`: the name.
+fn experiment_of(run: &str) -> Option<&str> {
+    let (_, rest) = run.split_once('-')?;
+    let (_, rest) = rest.split_once('-')?;
+    rest.rsplit_once('-').map(|(name, _)| name)
+}
+
 /// A copy of a run that lies there and was started from elsewhere.
 fn adopt(
     target: &Target,
@@ -278,21 +288,26 @@ fn adopt(
             target.name
         )));
     };
+    // Newest first.
+    let named = runs
+        .iter()
+        .map(|run| run.name.as_str())
+        .find(|name| experiment_of(name) == Some(argument));
     let id_of = |name: &str| name.rsplit('-').next().unwrap_or_default().to_owned();
     let fits: Vec<&str> = runs
         .iter()
         .map(|run| run.name.as_str())
         .filter(|name| name.starts_with(argument) || id_of(name).starts_with(argument))
         .collect();
-    let name = match fits[..] {
-        [name] => name.to_owned(),
-        [] => {
+    let name = match (named, &fits[..]) {
+        (Some(name), _) | (None, &[name]) => name.to_owned(),
+        (None, []) => {
             return Err(Failure::usage(format!(
                 "no run on {} matches `{argument}`; see `lathe target runs {}`",
                 target.name, target.name
             )));
         }
-        _ => {
+        (None, _) => {
             return Err(Failure::usage(format!(
                 "`{argument}` fits {} runs on {}: {}; give more of the id",
                 fits.len(),
@@ -301,7 +316,15 @@ fn adopt(
             )));
         }
     };
-    let run_dir = launch::adopt(&mut link, target, &name, &run::root(place))
+    let root = run::root(place);
+    if let Ok(known) = RunDir::open(&root.join(&name)) {
+        return Err(Failure::usage(format!(
+            "{} is here already; watch it: lathe watch {}",
+            known.path().display(),
+            known.info().id
+        )));
+    }
+    let run_dir = launch::adopt(&mut link, target, &name, &root)
         .map_err(|error| Failure::input(error.to_string()))?;
     out.line(&format!(
         "{} is the copy of a run on {}; watch it: lathe watch {}",

@@ -223,15 +223,8 @@ impl App {
                 Terse::Name => {}
             }
         }
-        let link = shared
-            .runs
-            .find(&run.key)
-            .and_then(|entry| entry.link_words(shared.now));
-        if let Some(words) = link.filter(|_| terse == Terse::No && shared.replay.is_none()) {
-            spans.push(Span::styled(
-                format!("  {words}"),
-                shared.style(Role::Muted),
-            ));
+        if let Some(words) = self.link_words(run, terse) {
+            spans.push(words);
         }
         if run.bad_lines > 0 && terse == Terse::No {
             spans.push(Span::styled(
@@ -245,6 +238,28 @@ impl App {
         spans.push(Span::raw(if terse == Terse::No { "  " } else { " " }));
         spans.push(Span::styled(name, shared.style(Role::Title)));
         spans
+    }
+
+    /// How fresh the copy of a run of another machine is. That the line is cut is said however little room there is.
+    fn link_words(&self, run: &OpenRun, terse: Terse) -> Option<Span<'static>> {
+        let shared = &self.shared;
+        let entry = shared.runs.find(&run.key)?;
+        if shared.replay.is_some() {
+            return None;
+        }
+        let is_cut_off = entry.is_cut_off();
+        let words = match terse {
+            Terse::No => entry
+                .link_words(shared.now)
+                .map(|words| format!("  {words}")),
+            Terse::Marks => entry.link_mark(shared.now).map(|mark| format!(" {mark}")),
+            Terse::Name => entry
+                .link_mark(shared.now)
+                .filter(|_| is_cut_off)
+                .map(|mark| format!(" {mark}")),
+        };
+        let role = if is_cut_off { Role::Bad } else { Role::Muted };
+        words.map(|words| Span::styled(words, shared.style(role)))
     }
 
     fn state_of(&self, run: &OpenRun) -> (&'static str, Role) {

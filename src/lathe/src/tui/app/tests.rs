@@ -3,7 +3,7 @@ use runlog::state::Liveness;
 
 use super::*;
 use crate::tui::bindings;
-use crate::tui::testing::{Bench, sample_events};
+use crate::tui::testing::{Bench, sample_events, sample_run_in};
 
 fn has(bench: &Bench, wanted: fn(&Effect) -> bool) -> bool {
     bench.effects.iter().any(wanted)
@@ -29,7 +29,7 @@ fn number_keys_and_clicks_on_tabs_bring_pages_to_the_front() {
 
 /// A run of three steps in `folder`, as the list has it.
 fn entry(folder: &std::path::Path, name: &str, liveness: Liveness) -> RunEntry {
-    let path = crate::tui::testing::sample_run_in(folder, 3);
+    let path = sample_run_in(folder, 3);
     let named = folder.join(name);
     std::fs::rename(path, &named).unwrap();
     let run_dir = runlog::RunDir::open(&named).unwrap();
@@ -349,6 +349,48 @@ fn the_help_shows_every_word_of_every_binding_at_80_and_at_40_columns() {
         let end = bench.screen(columns, rows);
         bench.press("k");
         assert_ne!(bench.screen(columns, rows), end);
+    }
+}
+
+#[test]
+fn however_narrow_the_screen_the_header_says_that_the_line_to_a_run_is_cut() {
+    use runlog::run_dir::{Mirror, MirrorLink, ProcessIdentity, Standing};
+    let mut bench = Bench::default();
+    let folder = tempfile::tempdir().unwrap();
+    let run = sample_run_in(folder.path(), 3);
+    let key = bench.open_run(run.to_str().unwrap(), 3);
+    let now = jiff::Timestamp::from_second(crate::tui::testing::NOW).unwrap();
+    let mut told = |link: MirrorLink| {
+        let entries = &mut bench.app.shared.runs.entries;
+        let entry = entries.iter_mut().find(|entry| entry.key == key).unwrap();
+        entry.mirror = Some(Mirror {
+            keeper: ProcessIdentity::of(std::process::id()),
+            link,
+            standing: Standing::Running,
+            heard_at: None,
+            warning: None,
+            received_bytes: 0,
+            resumed_after: None,
+        });
+        [60, 80, 120, 200].map(|columns| {
+            let screen = bench.screen(columns, 24);
+            screen.lines().next().unwrap().to_owned()
+        })
+    };
+    let cut = told(MirrorLink::Disconnected {
+        since: now - jiff::SignedDuration::from_secs(12),
+        attempts: 3,
+        reason: "no route".to_owned(),
+    });
+    for header in &cut {
+        assert!(
+            header.contains("cut 12 s") || header.contains("disconnected 12 s, retrying"),
+            "{cut:#?}"
+        );
+    }
+    let live = told(MirrorLink::Live { behind_ms: 412 });
+    for header in &live[2..] {
+        assert!(header.contains("0.4 s behind"), "{live:#?}");
     }
 }
 

@@ -59,6 +59,15 @@ fn a_command_that_is_given_while_the_link_is_cut_fails_in_words_and_not_by_hangi
     let ran = far.run(&["ctl", "latest", "pause"]);
     assert_eq!(ran.code, Some(7), "{ran:?}");
     assert!(ran.stderr.contains("cannot be asked"), "{ran:?}");
+    let ran = far.run(&["runs"]);
+    assert!(ran.stdout.contains("disconnected "), "{ran:?}");
+    let row = far.run(&["runs", "--json"]).last_json();
+    assert!(
+        row["disconnected"]
+            .as_str()
+            .is_some_and(|words| words.contains("retrying")),
+        "{row:#}"
+    );
     far.heal();
     fs::write(&gate, "").unwrap();
     let ran = finished(viewer.wait_with_output().unwrap());

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use jiff::Timestamp;
 use runlog::filter::{Resolved, resolve};
 use runlog::metrics::{self, Direction};
+use runlog::run_dir::Origin;
 use runlog::state::Liveness;
 use serde::{Deserialize, Serialize};
 
@@ -162,13 +163,23 @@ pub fn direction(metric: &str) -> Direction {
 /// The columns that fit into `width`, each with its own, in the order of the screen; a column of space after each.
 ///
 /// `longest`: columns of the longest full name and of the longest short one; the names are full where all of them fit.
-pub fn lay_out(width: u16, metrics: &[String], longest: (usize, usize)) -> Vec<(Column, u16)> {
+///
+/// `tells_hosts`: some run is of another machine, so that where each is comes before most numbers.
+pub fn lay_out(
+    width: u16,
+    metrics: &[String],
+    longest: (usize, usize),
+    tells_hosts: bool,
+) -> Vec<(Column, u16)> {
     let mut by_rank = Column::all(metrics);
     by_rank.retain(|column| match column {
         Column::Best(metric) => direction(metric) != Direction::Neither,
         _ => true,
     });
-    by_rank.sort_by_key(|column| column.rank(metrics));
+    by_rank.sort_by_key(|column| match column {
+        Column::Host if tells_hosts => 3,
+        _ => column.rank(metrics),
+    });
     let mut room = width;
     let mut chosen: Vec<(Column, u16)> = Vec::new();
     for column in by_rank {
@@ -281,6 +292,10 @@ pub fn state_cell(entry: &RunEntry, glyphs: Glyphs) -> (&'static str, &'static s
 
 /// Where it runs, and of another tracker's run whose it is: `gpu1 wandb`.
 pub fn host(entry: &RunEntry) -> String {
+    // A target's name is what people know the machine by.
+    if let Some(target) = entry.info.origin.as_ref().and_then(Origin::target) {
+        return target.to_owned();
+    }
     let format = entry.info.foreign_format().unwrap_or_default();
     format!("{} {format}", entry.info.host).trim().to_owned()
 }

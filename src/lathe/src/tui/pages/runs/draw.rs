@@ -133,6 +133,7 @@ fn layout(runs: &Runs, width: u16) -> Vec<(Column, u16)> {
         width.saturating_sub(MARGIN),
         &runs.kept().metrics,
         runs.longest_names,
+        runs.tells_hosts,
     )
 }
 

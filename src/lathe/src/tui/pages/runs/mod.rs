@@ -23,6 +23,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use runlog::filter::{Filter, FilterError, RunFacts};
 use runlog::notes::Notes;
+use runlog::run_dir::Origin;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -112,6 +113,8 @@ pub struct Runs {
     order: Vec<usize>,
     /// Columns of the longest full name, and of the longest short one.
     longest_names: (usize, usize),
+    /// Some run of the list is of another machine.
+    tells_hosts: bool,
     list: ListState,
     selected: Option<RunKey>,
     details: Details,
@@ -193,6 +196,10 @@ impl Runs {
                 full.max(text::width(&entry.info.name)),
                 short.max(text::width(&columns::short_name(entry))),
             )
+        });
+        self.tells_hosts = self.order.iter().any(|index| {
+            let origin = entries[*index].info.origin.as_ref();
+            origin.and_then(Origin::target).is_some()
         });
         if let Some(key) = &self.selected
             && let Some(row) = self
