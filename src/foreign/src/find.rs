@@ -81,6 +81,12 @@ pub fn find(path: &Path, options: &Options) -> Result<Vec<Found>, ForeignError> 
         search.directory(path, 0);
     } else {
         let format = match options.format {
+            Some(format) if format.is_text() && is_binary(path)? => {
+                return Err(ForeignError::Content {
+                    path: path.clone(),
+                    reason: format!("it holds binary data, and {} is text", format.name()),
+                });
+            }
             Some(format) => format,
             None => of_file(path).ok_or_else(|| ForeignError::Unknown { path: path.clone() })?,
         };
@@ -321,6 +327,15 @@ fn of_database(path: &Path) -> Option<Format> {
         Ok(mlflow_sqlite::is_store(database)?.then_some(Format::MlflowSqlite))
     })
     .ok()??
+}
+
+fn is_binary(path: &Path) -> Result<bool, ForeignError> {
+    let file = File::open(path).map_err(ForeignError::io("open", path))?;
+    let mut head = Vec::new();
+    file.take(LOOK_BYTES)
+        .read_to_end(&mut head)
+        .map_err(ForeignError::io("read", path))?;
+    Ok(head.contains(&0))
 }
 
 fn of_file(path: &Path) -> Option<Format> {

@@ -64,6 +64,14 @@ impl Format {
         Self::ALL.map(Self::name).join(", ")
     }
 
+    /// A file of it has lines that people can read.
+    pub(crate) fn is_text(self) -> bool {
+        matches!(
+            self,
+            Self::Verl | Self::VerlConsole | Self::Csv | Self::Jsonl
+        )
+    }
+
     /// True: values of one step come one by one, so that a step is whole only when something else comes.
     pub(crate) fn scatters_steps(self) -> bool {
         matches!(self, Self::TensorBoard | Self::Mlflow | Self::MlflowSqlite)

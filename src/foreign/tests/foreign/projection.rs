@@ -20,6 +20,26 @@ fn import(found: &Found, root: &Path) -> RunDir {
     projection.run_dir().clone()
 }
 
+#[test]
+fn a_binary_file_is_no_text_whatever_it_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metrics.csv");
+    fs::write(&path, b"step,reward\n\0\x01\x02").unwrap();
+    for format in [
+        Format::Csv,
+        Format::Jsonl,
+        Format::Verl,
+        Format::VerlConsole,
+    ] {
+        let options = Options {
+            format: Some(format),
+            ..Options::default()
+        };
+        let error = find(&path, &options).unwrap_err().to_string();
+        assert!(error.contains("binary data"), "{error}");
+    }
+}
+
 fn state(run_dir: &RunDir) -> RunState {
     let (events, bad_lines) = read_all(&run_dir.events_path()).unwrap();
     assert_eq!(bad_lines, []);
