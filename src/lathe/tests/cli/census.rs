@@ -102,7 +102,7 @@ fn a_run_begun_elsewhere_is_adopted_by_its_name_and_once() {
         "{folder}"
     );
     let ran = cluster.run(&["target", "adopt", "lab", "theirs"]);
-    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stderr.contains("is here already"), "{ran:?}");
 }
 

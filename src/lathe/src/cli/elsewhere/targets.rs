@@ -318,7 +318,7 @@ fn adopt(
     };
     let root = run::root(place);
     if let Ok(known) = RunDir::open(&root.join(&name)) {
-        return Err(Failure::usage(format!(
+        return Err(Failure::input(format!(
             "{} is here already; watch it: lathe watch {}",
             known.path().display(),
             known.info().id

@@ -357,8 +357,10 @@ fn however_narrow_the_screen_the_header_says_that_the_line_to_a_run_is_cut() {
     use runlog::run_dir::{Mirror, MirrorLink, ProcessIdentity, Standing};
     let mut bench = Bench::default();
     let folder = tempfile::tempdir().unwrap();
-    let run = sample_run_in(folder.path(), 3);
-    let key = bench.open_run(run.to_str().unwrap(), 3);
+    let listed = entry(folder.path(), "a", Liveness::Running);
+    let key = listed.key.clone();
+    bench.app.shared.runs.entries.push(listed);
+    bench.open_run(&key.to_string(), 3);
     let now = jiff::Timestamp::from_second(crate::tui::testing::NOW).unwrap();
     let mut told = |link: MirrorLink| {
         let entries = &mut bench.app.shared.runs.entries;
