@@ -35,8 +35,8 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use runlog::exit_code;
 
-use arguments::RewardCommand;
 pub use arguments::{Cli, Command};
+use arguments::{CtlCommand, RewardCommand, TargetCommand};
 pub use failure::Failure;
 pub use output::Output;
 
@@ -60,6 +60,13 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
             "--runs before a command is that of the workbench: put it behind the command"
                 .to_owned(),
         ));
+    }
+    if cli.workbench.read_only
+        && let Some(what) = changes(&command)
+    {
+        return Err(Failure::usage(format!(
+            "--read-only changes nothing, and so it does not {what}"
+        )));
     }
     match command {
         Command::Watch { run, place } => {
@@ -129,6 +136,34 @@ pub fn execute(cli: Cli, out: &mut Output, terminal: Terminal) -> Result<i32, Fa
             eprintln!("cannot start {}: {error}", program.to_string_lossy());
             Ok(launch::NOT_STARTED)
         }
+    }
+}
+
+/// What a command changes, as it is refused to who wants nothing changed; `export` and `checkpoints` say so themselves.
+fn changes(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Run { arguments, .. }
+        | Command::Sft(arguments)
+        | Command::Reward {
+            command: RewardCommand::Train(arguments),
+        } => (!arguments.dry_run).then_some("start a run"),
+        Command::Import(_) => Some("import a run"),
+        Command::Stop { .. } => Some("stop a run"),
+        Command::Pull { .. } => Some("fetch files"),
+        Command::Ctl(arguments) => {
+            let only_asks = matches!(
+                arguments.command,
+                CtlCommand::Status | CtlCommand::Knobs | CtlCommand::Guards
+            ) || (arguments.command == CtlCommand::Arm
+                && arguments.values.is_empty());
+            (!only_asks).then_some("give a run commands")
+        }
+        Command::Target { command } => match command {
+            TargetCommand::Setup { .. } => Some("set a target up"),
+            TargetCommand::Adopt { .. } => Some("make a copy of a run"),
+            TargetCommand::Login { .. } | TargetCommand::Runs { .. } => None,
+        },
+        _ => None,
     }
 }
 

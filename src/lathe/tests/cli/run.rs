@@ -316,3 +316,30 @@ fn starting_aside_waits_for_the_first_sign_of_life() {
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stderr.contains("no such model"), "{}", ran.stderr);
 }
+
+#[test]
+fn who_wants_nothing_changed_starts_stops_and_fetches_nothing() {
+    let bench = Bench::new();
+    bench.trainer(&learning());
+    for arguments in [
+        &["run", "toy.yaml"][..],
+        &["run", "toy.yaml", "--detach"],
+        &["run", "toy.yaml", "--on", "nowhere"],
+        &["stop", "latest"],
+        &["pull", "latest"],
+        &["ctl", "latest", "pause"],
+        &["import", "toy.yaml"],
+        &["target", "setup", "nowhere"],
+    ] {
+        let ran = bench.run(arguments.iter().copied().chain(["--read-only"]));
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(
+            ran.stderr.contains("--read-only changes nothing"),
+            "{ran:?}"
+        );
+    }
+    assert!(!bench.path("runs").exists());
+    assert_eq!(bench.run(["run", "toy.yaml", "--json"]).code, Some(0));
+    let ran = bench.run(["runs", "--read-only"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
