@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use crate::filter::{Reduce, RunFacts};
 use crate::notes::Notes;
 use crate::run_dir::{RunDir, RunDirError};
-use crate::state::{Glance, RunState, glance, liveness};
+use crate::state::{Glance, RunState, Sight, liveness};
 
 /// Size and time of a file: when both are what they were, so is the file.
 type Stamp = Option<(u64, SystemTime)>;
@@ -37,6 +37,7 @@ pub struct Entry {
     pub notes: Notes,
     /// The log or the notes could not be read: why. The rest is what is known.
     pub problem: Option<String>,
+    sight: Sight,
     info_stamp: Stamp,
     events_stamp: Stamp,
     notes_stamp: Stamp,
@@ -166,6 +167,7 @@ impl Entry {
             glance: Glance::unread(),
             notes: Notes::default(),
             problem: None,
+            sight: Sight::default(),
             events_stamp: None,
             notes_stamp: None,
             run_dir,
@@ -208,7 +210,7 @@ impl Entry {
         self.problem = None;
         // Stamps first: what is written in between is seen at the next look.
         self.events_stamp = log_stamp(&self.run_dir);
-        match glance(&self.run_dir, now) {
+        match self.sight.glance(&self.run_dir, now) {
             Ok(glance) => self.glance = glance,
             Err(error) => {
                 self.problem = Some(format!("{}: {error}", self.run_dir.events_path().display()));

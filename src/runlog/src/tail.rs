@@ -212,12 +212,15 @@ fn parse(line: &[u8]) -> Result<Option<Event>, String> {
         .map_err(|error| error.to_string())
 }
 
+/// Bytes of a line, as the recorder writes it, within which the event's name lies.
+const NAME_WITHIN: usize = 96;
+
 /// The event named in a line, by a look at its first bytes: `step_ended`. None where the line is not as the recorder
 /// writes it, which says nothing of the line.
 pub(crate) fn event_name(line: &[u8]) -> Option<&[u8]> {
     const MARK: &[u8] = b"\"event\":\"";
     // seq and elapsed_ms come before, two numbers and their names.
-    let head = &line[..line.len().min(96)];
+    let head = &line[..line.len().min(NAME_WITHIN)];
     let start = memchr::memmem::find(head, MARK)? + MARK.len();
     let rest = &line[start..line.len().min(start + 32)];
     Some(&rest[..memchr::memchr(b'"', rest)?])
@@ -298,21 +301,61 @@ pub(crate) fn whole_size(file: &File) -> io::Result<u64> {
     Ok(0)
 }
 
-/// The whole lines in the last `bytes` of a file, and whether that is all of it. The newest may be torn.
-pub(crate) fn last_lines(path: &Path, bytes: u64) -> io::Result<(Vec<u8>, bool)> {
+/// The end of a file: whole lines, of which the newest may be torn.
+#[derive(Debug, Default)]
+pub(crate) struct LastLines {
+    pub text: Vec<u8>,
+    /// Where in the file they begin; 0: they are all of it.
+    pub from: u64,
+}
+
+impl LastLines {
+    /// Where the newest line that is whole ends.
+    pub fn whole_end(&self) -> u64 {
+        let end = memchr::memrchr(b'\n', &self.text).map_or(0, |at| at + 1);
+        self.from + end as u64
+    }
+}
+
+/// The whole lines in the last `bytes` of a file; none where there is no file.
+pub(crate) fn last_lines(path: &Path, bytes: u64) -> io::Result<LastLines> {
     let size = match std::fs::metadata(path) {
         Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), true)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LastLines::default()),
         Err(error) => return Err(error),
     };
     let start = size.saturating_sub(bytes);
     let mut text = read_range(path, start, (size - start) as usize)?;
+    let mut cut = 0;
     if start > 0 {
         // The first line in the window is probably cut.
-        let first = memchr::memchr(b'\n', &text).map_or(text.len(), |at| at + 1);
-        text.drain(..first);
+        cut = memchr::memchr(b'\n', &text).map_or(text.len(), |at| at + 1);
+        text.drain(..cut);
     }
-    Ok((text, start == 0))
+    Ok(LastLines {
+        text,
+        from: start + cut as u64,
+    })
+}
+
+/// The line of a file that `at` lies in, without its newline. It begins at most 96 bytes before, as an event's name does.
+pub(crate) fn line_around(path: &Path, at: u64) -> io::Result<Vec<u8>> {
+    let start = at.saturating_sub(NAME_WITHIN as u64);
+    let before = read_range(path, start, (at - start) as usize)?;
+    let first = memchr::memrchr(b'\n', &before).map_or(0, |at| at + 1);
+    let start = start + first as u64;
+    let mut length = 16 << 10;
+    loop {
+        let mut text = read_range(path, start, length)?;
+        if let Some(end) = memchr::memchr(b'\n', &text) {
+            text.truncate(end);
+            return Ok(text);
+        }
+        if text.len() < length {
+            return Ok(text);
+        }
+        length *= 4;
+    }
 }
 
 /// The whole lines in the last `bytes` of a file, oldest first; one more than fits when a line is longer.

@@ -7,6 +7,7 @@
 mod alarm_group;
 mod bandit;
 mod controls;
+mod glance;
 mod guards;
 mod intervals;
 mod liveness;
@@ -25,9 +26,10 @@ pub use bandit::{
     RECENT_BANDIT_UPDATES,
 };
 pub use controls::{ControlRecord, Outcome};
+pub use glance::{Glance, Sight, glance};
 pub use guards::{GuardRecord, Guards, Muted, TripRecord};
 pub use intervals::Intervals;
-pub use liveness::{Glance, Liveness, SILENCE, glance, liveness, word};
+pub use liveness::{Liveness, SILENCE, liveness, word};
 pub use steps::{Stall, StepTimes, Steps};
 pub use summary::{LaneTime, Percentiles, Summary, val_reward};
 pub use turns::Resume;

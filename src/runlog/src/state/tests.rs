@@ -290,9 +290,13 @@ fn a_resume_says_from_where_and_a_guard_what_it_did() {
 mod alive {
     use std::time::{Duration, SystemTime};
 
+    use proptest::prelude::*;
+
     use super::super::*;
     use crate::run_dir::{NewRun, RunDir};
     use crate::testing::lines;
+
+    const REWARD: &str = "val-core/x/reward/mean@1";
 
     /// What a glance sees of a living run with these events.
     fn glanced(kinds: Vec<EventKind>) -> Glance {
@@ -339,6 +343,57 @@ mod alive {
         run_dir.note_total_steps(420).unwrap();
         let run_dir = RunDir::open(run_dir.path()).unwrap();
         assert_eq!(seen(&run_dir), (407, 420));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// A log that grows between looks, with hundreds of kilobytes of spans behind an evaluation.
+        #[test]
+        fn the_newest_evaluation_is_in_sight_however_much_was_written_since(
+            looks in prop::collection::vec(
+                prop::collection::vec((any::<bool>(), 0_usize..600), 0..4),
+                1..6,
+            ),
+            torn in 0_usize..40,
+        ) {
+            let (_root, run_dir) = edited(|_| {});
+            let mut sight = Sight::default();
+            let (mut events, mut newest) = (Vec::new(), None);
+            for kinds in looks {
+                for (evaluates, spans) in kinds {
+                    let seq = events.len() as u64;
+                    if evaluates {
+                        newest = Some(Number(seq as f64));
+                        events.push(super::event(seq, super::eval(seq, &[(REWARD, seq as f64)])));
+                    }
+                    events.push(super::event(seq + 1, EventKind::StepEnded {
+                        step: seq,
+                        policy_version: seq,
+                        values: super::values(&[("actor/pg_loss", 1.0)]),
+                    }));
+                    let more = (0..spans as u64)
+                        .map(|at| super::event(seq + 2 + at, super::span(Lane::Generate, 0.0, 1.0)));
+                    events.extend(more);
+                }
+                let mut text = lines(&events);
+                // The last line may be looked at while it is written.
+                text.truncate(text.len().saturating_sub(torn));
+                std::fs::write(run_dir.events_path(), &text).unwrap();
+                let (seen, _) = crate::tail::read_all(&run_dir.events_path()).unwrap();
+                let whole = seen.iter().rev().find_map(|event| match &event.kind {
+                    EventKind::EvalEnded { values, .. } => values.values().next().copied(),
+                    _ => None,
+                });
+                prop_assert!(torn > 0 || whole == newest);
+                let glance = sight.glance(&run_dir, SystemTime::now()).unwrap();
+                prop_assert_eq!(glance.last.get(REWARD).copied(), whole);
+            }
+            // Another run's log in its place.
+            std::fs::write(run_dir.events_path(), "").unwrap();
+            let glance = sight.glance(&run_dir, SystemTime::now()).unwrap();
+            prop_assert!(glance.last.is_empty());
+        }
     }
 
     #[test]
