@@ -9,6 +9,7 @@
 //! ```
 //! A name that stands in no file is a host that `ssh` knows. Knows nothing of how a host is reached.
 
+mod keys;
 mod read;
 mod time;
 
@@ -22,7 +23,7 @@ use crate::scheduler::{Ray, Scheduler, Slurm};
 use crate::ssh::Ssh;
 use crate::wire::{Gpus, Token};
 
-pub use read::KEYS;
+pub use keys::KEYS;
 
 /// The file's name, in the project's folder and in lathe's folder of the user's configuration.
 pub const FILE: &str = "targets.yaml";
