@@ -69,6 +69,24 @@ pub enum Gpus {
     These(Vec<u32>),
 }
 
+/// What a run gets over there, each time it starts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Means {
+    pub gpus: Gpus,
+    /// Runs of ours that may run there at once; 0: as many as are asked for.
+    #[serde(default)]
+    pub at_once: u32,
+    /// For the trainer. Handed on in memory only: secrets may be among it.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// The trainer's program, if not beside lathe.
+    #[serde(default)]
+    pub trainer: Option<String>,
+    /// Where its libraries are, if not beside it.
+    #[serde(default)]
+    pub libraries: Option<String>,
+}
+
 /// A run to be started over there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
@@ -86,19 +104,8 @@ pub struct Begin {
     /// Folder in which those are looked for.
     #[serde(default)]
     pub models_folder: Option<String>,
-    pub gpus: Gpus,
-    /// Runs of ours that may run there at once; 0: as many as are asked for.
-    #[serde(default)]
-    pub at_once: u32,
-    /// For the trainer. Handed on in memory only: secrets may be among it.
-    #[serde(default)]
-    pub environment: BTreeMap<String, String>,
-    /// The trainer's program, if not beside lathe.
-    #[serde(default)]
-    pub trainer: Option<String>,
-    /// Where its libraries are, if not beside it.
-    #[serde(default)]
-    pub libraries: Option<String>,
+    #[serde(flatten)]
+    pub means: Means,
 }
 
 impl Begin {
@@ -121,16 +128,8 @@ pub struct Again {
     /// Steps to be trained in all, where its experiment says so.
     #[serde(default)]
     pub total_steps: Option<u64>,
-    pub gpus: Gpus,
-    #[serde(default)]
-    pub at_once: u32,
-    /// For the trainer, as in [`Begin`].
-    #[serde(default)]
-    pub environment: BTreeMap<String, String>,
-    #[serde(default)]
-    pub trainer: Option<String>,
-    #[serde(default)]
-    pub libraries: Option<String>,
+    #[serde(flatten)]
+    pub means: Means,
     /// What gives it a machine this time; None: the machine that is asked.
     #[serde(default)]
     pub scheduler: Option<Box<Scheduler>>,
@@ -588,6 +587,36 @@ mod tests {
         );
         let error = receive::<Say>(&mut text.as_bytes()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_start_is_written_as_every_program_of_this_protocol_reads_it() {
+        let text = serde_json::json!({
+            "run": "toy",
+            "experiment_yaml": null,
+            "given": [],
+            "total_steps": null,
+            "gpus": {"free": 2},
+            "at_once": 3,
+            "environment": {"PORT": "80"},
+            "trainer": "/opt/trainer",
+            "libraries": null,
+            "scheduler": null,
+        });
+        let again: Again = serde_json::from_value(text.clone()).unwrap();
+        let means = Means {
+            gpus: Gpus::Free(2),
+            at_once: 3,
+            environment: [("PORT".to_owned(), "80".to_owned())].into(),
+            trainer: Some("/opt/trainer".to_owned()),
+            libraries: None,
+        };
+        assert_eq!(again.means, means);
+        assert_eq!(serde_json::to_value(&again).unwrap(), text);
+        // What an older one leaves out.
+        let again: Again =
+            serde_json::from_value(serde_json::json!({"run": "toy", "gpus": "as_is"})).unwrap();
+        assert_eq!(again.means, Means::default());
     }
 
     #[test]

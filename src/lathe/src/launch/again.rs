@@ -151,11 +151,7 @@ pub fn resume_elsewhere(
         experiment_yaml: edited.text.clone(),
         given: edited.given,
         total_steps: edited.total_steps,
-        gpus: target.gpus.clone(),
-        at_once: target.at_once,
-        environment: target.environment(),
-        trainer: target.trainer.clone(),
-        libraries: target.libtorch.clone(),
+        means: target.means(),
         scheduler: target.scheduler().map(Box::new),
     };
     resume(link, again)?;

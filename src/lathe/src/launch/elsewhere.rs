@@ -301,11 +301,7 @@ impl Elsewhere {
             files: self.shipment.files(),
             models: self.models.clone(),
             models_folder: target.models.clone(),
-            gpus: target.gpus.clone(),
-            at_once: target.at_once,
-            environment: target.environment(),
-            trainer: target.trainer.clone(),
-            libraries: target.libtorch.clone(),
+            means: target.means(),
         };
         Ok(Staged {
             run_dir,

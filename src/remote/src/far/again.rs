@@ -64,12 +64,12 @@ fn go_on(here: Here, run: &Path, asked: &Again) -> Result<Option<String>, Refusa
             job.project
         )));
     }
-    let trainer = facts::find_trainer(here, asked.trainer.as_deref()).map_err(unfit)?;
-    job.libraries = facts::find_libraries(&trainer, asked.libraries.as_deref())
+    let trainer = facts::find_trainer(here, asked.means.trainer.as_deref()).map_err(unfit)?;
+    job.libraries = facts::find_libraries(&trainer, asked.means.libraries.as_deref())
         .map(|path| path.display().to_string());
     job.trainer = trainer.display().to_string();
-    job.gpus = asked.gpus.clone();
-    job.at_once = asked.at_once;
+    job.gpus = asked.means.gpus.clone();
+    job.at_once = asked.means.at_once;
     job.given.clone_from(&asked.given);
     job.under = asked
         .scheduler
@@ -161,7 +161,7 @@ fn start(here: Here, run: &Path, job: &Job, asked: &Again) -> Result<Option<Stri
     match &asked.scheduler {
         None => {
             remove(&run.join(Scheduled::FILE))?;
-            begin::start(here, run, &asked.environment, begin::keeping()?).map(|_| None)
+            begin::start(here, run, &asked.means.environment, begin::keeping()?).map(|_| None)
         }
         Some(scheduler) => cluster::submit_again(run, asked, scheduler).map(Some),
     }

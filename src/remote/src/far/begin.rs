@@ -71,7 +71,7 @@ pub(super) fn keeping() -> Result<Keeping, String> {
 pub(super) fn begin(folder: &Folder, here: Here, begin: &Begin) -> Result<Say, String> {
     let keeping = keeping()?;
     let run = make_run(folder, here, begin, None)?;
-    let started = start(here, &run, &begin.environment, keeping);
+    let started = start(here, &run, &begin.means.environment, keeping);
     if started.is_err() {
         // Nothing runs in it, and its name is needed for the next try.
         let _ = std::fs::remove_dir_all(&run);
@@ -97,8 +97,8 @@ pub(super) fn make_run(
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         (program, None)
     } else {
-        let trainer = facts::find_trainer(here, begin.trainer.as_deref())?;
-        let libraries = facts::find_libraries(&trainer, begin.libraries.as_deref());
+        let trainer = facts::find_trainer(here, begin.means.trainer.as_deref())?;
+        let libraries = facts::find_libraries(&trainer, begin.means.libraries.as_deref());
         (trainer, libraries)
     };
     let run = folder.runs().join(&begin.name);
@@ -129,8 +129,8 @@ fn make(
         trainer: trainer.display().to_string(),
         libraries: libraries.map(|path| path.display().to_string()),
         project: project.display().to_string(),
-        gpus: begin.gpus.clone(),
-        at_once: begin.at_once,
+        gpus: begin.means.gpus.clone(),
+        at_once: begin.means.at_once,
         under,
         given: Vec::new(),
     };

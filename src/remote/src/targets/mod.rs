@@ -21,7 +21,7 @@ use experiment::Complaint;
 
 use crate::scheduler::{Ray, Scheduler, Slurm};
 use crate::ssh::Ssh;
-use crate::wire::{Gpus, Token};
+use crate::wire::{Gpus, Means, Token};
 
 pub use keys::KEYS;
 
@@ -179,15 +179,21 @@ impl Target {
             .unwrap_or_else(|| format!("{}/current/lathe", self.folder))
     }
 
-    /// What the trainer gets: `environment`, and what `pass` names of this process's own.
-    pub fn environment(&self) -> BTreeMap<String, String> {
-        let mut all = self.environment.clone();
+    /// What a run gets there. Its variables are `environment`, and what `pass` names of this process's own.
+    pub fn means(&self) -> Means {
+        let mut environment = self.environment.clone();
         for name in &self.pass {
             if let Ok(value) = std::env::var(name) {
-                all.insert(name.clone(), value);
+                environment.insert(name.clone(), value);
             }
         }
-        all
+        Means {
+            gpus: self.gpus.clone(),
+            at_once: self.at_once,
+            environment,
+            trainer: self.trainer.clone(),
+            libraries: self.libtorch.clone(),
+        }
     }
 }
 

@@ -389,11 +389,11 @@ pub(super) fn submit_again(
             asked: wanted,
             program: &program,
             runs: &[run],
-            gpus: &asked.gpus,
+            gpus: &asked.means.gpus,
             at_once: 0,
             can_go_on: true,
             name: &asked.run,
-            environment: &asked.environment,
+            environment: &asked.means.environment,
         })?
         .into_iter()
         .next()
@@ -401,14 +401,7 @@ pub(super) fn submit_again(
         Scheduler::Ray(wanted) => {
             let before = Scheduled::read(run).map_or_else(String::new, |before| before.job);
             let name = name_after(&asked.run, &before);
-            ray::submit(
-                wanted,
-                &program,
-                run,
-                &name,
-                &asked.gpus,
-                &asked.environment,
-            )?
+            ray::submit(wanted, &program, run, &name, &asked.means)?
         }
     };
     let scheduled = Scheduled {
@@ -447,23 +440,16 @@ fn submit_all(
             asked,
             program: &program,
             runs: &paths,
-            gpus: &first.gpus,
-            at_once: first.at_once,
+            gpus: &first.means.gpus,
+            at_once: first.means.at_once,
             can_go_on: begins.iter().all(|begin| can_go_on(&begin.verb)),
             name: &first.name,
-            environment: &first.environment,
+            environment: &first.means.environment,
         }),
         Scheduler::Ray(asked) => {
             let mut jobs = Vec::new();
             for (run, begin) in paths.iter().zip(begins) {
-                let job = ray::submit(
-                    asked,
-                    &program,
-                    run,
-                    &begin.name,
-                    &begin.gpus,
-                    &begin.environment,
-                );
+                let job = ray::submit(asked, &program, run, &begin.name, &begin.means);
                 match job {
                     Ok(job) => jobs.push(job),
                     Err(reason) => {

@@ -1,6 +1,5 @@
 //! Ray, by its Jobs REST API. Its token comes with the conversation, else from where Ray itself looks for it here.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use super::{JobEnd, JobState};
 use crate::scheduler::{ClusterFacts, PartFacts, Ray};
 use crate::ssh::quoted;
-use crate::wire::{Gpus, SUPERVISE_COMMAND, Token};
+use crate::wire::{Gpus, Means, SUPERVISE_COMMAND, Token};
 
 /// A head node under load takes seconds to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -144,8 +143,7 @@ pub(super) fn submit(
     program: &Path,
     run: &Path,
     name: &str,
-    gpus: &Gpus,
-    environment: &BTreeMap<String, String>,
+    means: &Means,
 ) -> Result<String, String> {
     let entrypoint = entrypoint(program, run)?;
     let mut body = json!({
@@ -154,7 +152,7 @@ pub(super) fn submit(
         "metadata": {"lathe": name},
         "entrypoint_num_cpus": ray.cpus.unwrap_or(0),
     });
-    let gpus = match gpus {
+    let gpus = match &means.gpus {
         Gpus::AsIs | Gpus::None => 0,
         Gpus::Free(count) => *count,
         Gpus::These(_) => {
@@ -173,8 +171,8 @@ pub(super) fn submit(
     if !ray.resources.is_empty() {
         body["entrypoint_resources"] = json!(ray.resources);
     }
-    if !environment.is_empty() {
-        body["runtime_env"] = json!({"env_vars": environment});
+    if !means.environment.is_empty() {
+        body["runtime_env"] = json!({"env_vars": &means.environment});
     }
     let (status, text) = ask(ray, "/api/jobs/", Some(&body))?;
     if (200..300).contains(&status) {
