@@ -18,6 +18,7 @@ use runlog::run_dir::{
 };
 
 use super::link::{Link, LinkError};
+use super::waits::{self, Waits, network_changes};
 use crate::far::{GROWING, now_ms};
 use crate::hash;
 use crate::targets::Target;
@@ -33,8 +34,8 @@ const PING_EVERY: Duration = Duration::from_secs(1);
 const NOTE_EVERY: Duration = Duration::from_secs(2);
 /// Between two looks at whether the lock is free.
 const LOCK_EVERY: Duration = Duration::from_secs(1);
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-const LONGEST_WAIT: Duration = Duration::from_secs(20);
+/// Between two looks, in a wait for a cut line, at whether this machine's network has changed.
+const NETWORK_EVERY: Duration = Duration::from_millis(250);
 /// A line that held this long was a good one: the next wait is short again.
 const GOOD_LINE: Duration = Duration::from_secs(10);
 /// Less than this on the disk there, and the run's own recorder fails soon.
@@ -83,6 +84,21 @@ impl Shared {
                 .wait_timeout(state, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
+        }
+    }
+
+    /// Waits for a while, and no longer than until the network has changed since it was at `changes`. True: told to stop.
+    fn wait_for_network(&self, patience: Duration, changes: u64) -> bool {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // At least one wait, however often the network changes.
+            if self.wait(left.min(NETWORK_EVERY)) {
+                return true;
+            }
+            if left <= NETWORK_EVERY || network_changes() != changes {
+                return false;
+            }
         }
     }
 
@@ -228,7 +244,7 @@ fn keep(path: &Path, target: &Target, shared: &Shared) {
                 }
             }
             Err(_) => {
-                if shared.wait(waits.next()) {
+                if shared.wait(waits.next(Instant::now())) {
                     return;
                 }
             }
@@ -256,6 +272,7 @@ fn keep(path: &Path, target: &Target, shared: &Shared) {
     let mut cut_at: Option<Timestamp> = None;
     loop {
         let began = Instant::now();
+        let changes = network_changes();
         let ended = follow(&mut run_dir, target, shared, &mut notes);
         if shared.is_stopping() || matches!(ended, Ok(true)) {
             return;
@@ -283,35 +300,15 @@ fn keep(path: &Path, target: &Target, shared: &Shared) {
             reason,
         };
         notes.note(&run_dir);
-        let wait = if is_passing {
-            waits.next()
+        let is_told_to_stop = if is_passing {
+            shared.wait_for_network(waits.next(Instant::now()), changes)
         } else {
             // A refusal lasts until somebody does something about it.
-            LONGEST_WAIT
+            shared.wait(waits::LONGEST)
         };
-        if shared.wait(wait) {
+        if is_told_to_stop {
             return;
         }
-    }
-}
-
-/// Waits that double, each by chance up to a third longer or shorter, so that many watchers do not come back at once.
-#[derive(Debug, Default)]
-struct Waits {
-    last: Option<Duration>,
-}
-
-impl Waits {
-    fn next(&mut self) -> Duration {
-        let wait = self
-            .last
-            .map_or(FIRST_WAIT, |last| (last * 2).min(LONGEST_WAIT));
-        self.last = Some(wait);
-        let mut random = [0_u8; 2];
-        // Without chance it is the plain wait.
-        let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-        let share = f64::from(u16::from_le_bytes(random)) / f64::from(u16::MAX);
-        wait.mul_f64(2.0 / 3.0 + share * 2.0 / 3.0)
     }
 }
 
@@ -613,20 +610,6 @@ mod tests {
         assert_eq!(clocks.ahead_ms(), Some((100_000, 50)));
         assert_eq!(clocks.since(106_000, 6_400), 400);
         assert_eq!(clocks.since(107_000, 6_400), 0);
-    }
-
-    #[test]
-    fn waits_double_by_and_large_up_to_the_longest() {
-        let mut waits = Waits::default();
-        let mut plain = FIRST_WAIT;
-        for _ in 0..12 {
-            let wait = waits.next();
-            assert!(
-                wait >= plain.mul_f64(0.66) && wait <= plain.mul_f64(1.34),
-                "{wait:?}"
-            );
-            plain = (plain * 2).min(LONGEST_WAIT);
-        }
     }
 
     #[test]
