@@ -83,11 +83,16 @@ fn headline(state: &RunState, standing: &Standing, terminal: Terminal) -> String
         ),
         None => "not started".to_owned(),
     };
+    // Some trackers' logs have no times.
+    let duration = if state.elapsed_ms > 0.0 {
+        format!(" in {}", format::duration(seconds(state.elapsed_ms)))
+    } else {
+        String::new()
+    };
     format!(
-        "{}  {}  {steps} in {}",
+        "{}  {}  {steps}{duration}",
         terminal.paint(Role::Strong, name),
         terminal.paint(standing.role, &standing.word),
-        format::duration(seconds(state.elapsed_ms))
     )
 }
 
