@@ -44,7 +44,15 @@ impl Window {
     pub fn at(start_ms: f64, length: f64, most_ms: f64) -> Self {
         let most = most_ms.max(SHORTEST_MS);
         let length = length.clamp(SHORTEST_MS, most);
-        let start_ms = start_ms.clamp(0.0, most - length);
+        let last_start = most - length;
+        if start_ms >= last_start {
+            // Not by a sum: rounded, it may end before the run's last moment.
+            return Self {
+                start_ms: last_start,
+                end_ms: most,
+            };
+        }
+        let start_ms = start_ms.max(0.0);
         Self {
             start_ms,
             end_ms: start_ms + length,
@@ -127,6 +135,14 @@ mod tests {
             prop_assert!(length / tick <= most as f64 + 1e-9);
             prop_assert!(length / tick >= most as f64 / 2.6 || tick <= 1.0, "{length} {tick}");
         }
+    }
+
+    #[test]
+    fn the_last_moment_is_shown_though_lengths_are_rounded() {
+        let length = 21047.39804771022;
+        let window = Window::at(0.0, length, length).zoomed(0.203_026_014_210_128_7, 0.0, length);
+        let shown = window.showing(length, length);
+        assert_eq!(shown.column_of(length, 80), Some(79));
     }
 
     #[test]
