@@ -8,7 +8,7 @@ use nucleo_matcher::{Config, Matcher};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Flex, Layout, Margin, Rect};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
+use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::action::Command;
 use super::bindings::{self, Binding, Context};
@@ -60,6 +60,8 @@ const HELP_WIDTH: u16 = 86;
 const HELP_HEIGHT: u16 = 32;
 /// Columns of the keys in it.
 const HELP_KEYS: usize = 24;
+/// Columns of a problem with its frame.
+const PROBLEM_WIDTH: u16 = 70;
 
 #[derive(Debug, Default)]
 pub struct Help {
@@ -240,12 +242,13 @@ impl Modal {
                     "{} {}    any other key: cancel",
                     confirm.yes, confirm.yes_label
                 );
-                let body = format!("{}\n\n{hint}", confirm.body);
-                boxed_text(shared, frame, area, &confirm.title, &body, Role::Caution);
+                draw_question(confirm, &hint, shared, frame, area);
             }
             Self::Export(chooser) => chooser.draw(shared, frame, area),
             Self::Problem(problem) => {
-                let inner = boxed(shared, frame, middle(area, 70, 12), " Problem ", Role::Bad);
+                let rows = empty::problem_rows(shared, problem, PROBLEM_WIDTH - 2);
+                let place = middle(area, PROBLEM_WIDTH, rows.saturating_add(2).max(12));
+                let inner = boxed(shared, frame, place, " Problem ", Role::Bad);
                 empty::problem(shared, frame, inner, problem);
             }
         }
@@ -395,30 +398,28 @@ pub fn boxed(
     inner
 }
 
-fn boxed_text(
+/// The keys that answer are there however little room the rest has.
+fn draw_question(
+    confirm: &Confirm,
+    hint: &str,
     shared: &Shared,
     frame: &mut Frame<'_>,
     area: Rect,
-    title: &str,
-    body: &str,
-    border: Role,
 ) {
     let width = area.width.saturating_sub(2).min(70);
-    let rows: usize = body
-        .lines()
-        .map(|line| {
-            text::width(line)
-                .div_ceil(usize::from(width.saturating_sub(4).max(1)))
-                .max(1)
-        })
-        .sum();
-    let place = middle(area, width, (rows as u16).saturating_add(2));
-    let inner = boxed(shared, frame, place, &format!(" {title} "), border);
+    let columns = usize::from(width.saturating_sub(4).max(1));
+    let answers = text::wrap(hint, columns);
+    let room = usize::from(area.height).saturating_sub(answers.len() + 3);
+    let gap = shared.glyphs.pick("…", "...");
+    let mut lines = text::cut_middle(text::wrap(&confirm.body, columns), room, gap);
+    lines.push(String::new());
+    lines.extend(answers);
+    let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX);
+    let place = middle(area, width, rows.saturating_add(2));
+    let title = format!(" {} ", confirm.title);
+    let inner = boxed(shared, frame, place, &title, Role::Caution);
     let padded = Block::default()
         .padding(ratatui::widgets::Padding::horizontal(1))
         .inner(inner);
-    frame.render_widget(
-        Paragraph::new(body.to_owned()).wrap(Wrap { trim: false }),
-        padded,
-    );
+    frame.render_widget(Paragraph::new(lines.join("\n")), padded);
 }

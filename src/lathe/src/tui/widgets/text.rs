@@ -149,12 +149,29 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.lines() {
         let line = printable(&line.replace('\t', "    "));
-        let wrapped = textwrap::wrap(line.trim_end(), columns.max(1));
+        let wrapped = textwrap::wrap(line.trim_end(), options(columns));
         if wrapped.is_empty() {
             lines.push(String::new());
         }
         lines.extend(wrapped.into_iter().map(std::borrow::Cow::into_owned));
     }
+    lines
+}
+
+/// Only between words: a path or a name that is broken at a hyphen can be taken for two.
+fn options(columns: usize) -> textwrap::Options<'static> {
+    textwrap::Options::new(columns.max(1)).word_splitter(textwrap::WordSplitter::NoHyphenation)
+}
+
+/// At most `room` lines: of more, the first, `gap`, and the last.
+pub fn cut_middle(mut lines: Vec<String>, room: usize, gap: &str) -> Vec<String> {
+    if lines.len() <= room {
+        return lines;
+    }
+    let first = usize::from(room > 2);
+    let last = room.saturating_sub(first + 1);
+    let cut = first..lines.len() - last;
+    lines.splice(cut, (room > 0).then(|| gap.to_owned()));
     lines
 }
 
@@ -176,8 +193,7 @@ pub fn wrap_under(line: &str, columns: usize) -> Vec<String> {
         _ => margin.min(columns / 2),
     };
     let indent = " ".repeat(under);
-    let options = textwrap::Options::new(columns.max(1)).subsequent_indent(&indent);
-    let wrapped = textwrap::wrap(line, options);
+    let wrapped = textwrap::wrap(line, options(columns).subsequent_indent(&indent));
     wrapped
         .into_iter()
         .map(std::borrow::Cow::into_owned)
@@ -394,6 +410,16 @@ mod tests {
         assert_eq!(matches("ÄrgerÄ", "ä"), [0..2, 6..8]);
         assert!(!finds("abc", "") && !finds("", "a"));
         assert_eq!(matches("aaa", "aa").len(), 1);
+    }
+
+    #[test]
+    fn of_lines_that_are_too_many_the_first_and_the_last_stay() {
+        let lines = || ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        let cut = |room| cut_middle(lines(), room, "…").join("");
+        let wanted = ["", "…", "…d", "a…d", "abcd", "abcd"];
+        for (room, wanted) in wanted.into_iter().enumerate() {
+            assert_eq!(cut(room), wanted);
+        }
     }
 
     #[test]
