@@ -1,7 +1,6 @@
 //! `lathe run --resume RUN`: a run that ended goes on in its own directory, from its newest whole checkpoint.
 
 use std::ffi::OsStr;
-use std::time::SystemTime;
 
 use remote::near::launch::ResumeError;
 use remote::near::pull::PullError;
@@ -9,7 +8,6 @@ use remote::wire::NotResumed;
 use remote::{Link, LinkError};
 use runlog::exit_code;
 use runlog::run_dir::{Origin, RunDir, write_renamed};
-use runlog::state::{Liveness, glance};
 
 use super::arguments::RunArguments;
 use super::{Failure, Output, elsewhere, experiment_file, report, run, runs};
@@ -35,7 +33,7 @@ pub fn run(
     let is_elsewhere = run_dir.origin().and_then(Origin::target).is_some();
     if !is_elsewhere {
         // Of one elsewhere that machine decides.
-        refuse_running(&run_dir)?;
+        launch::can_go_on(&run_dir)?;
     }
     let overrides: Vec<String> = arguments
         .experiment
@@ -53,13 +51,7 @@ pub fn run(
         return run_elsewhere(&run_dir, &overrides, arguments, out, terminal);
     }
     let loaded = experiment_file::load_for_run(&run_dir.experiment_path(), &overrides, terminal)?;
-    if experiment::verl::is_asked_for(&loaded.experiment) {
-        return Err(Failure::usage(format!(
-            "{} is a run of verl, which goes on by itself: start it again with trainer.default_local_dir={} and trainer.resume_mode=auto",
-            run_dir.name(),
-            run_dir.path().join("verl-checkpoints").display()
-        )));
-    }
+    launch::refuse_verl(&run_dir, &loaded.experiment)?;
     let given = keys(&overrides)?;
     let program = launch::find_trainer().map_err(|error| Failure::input(error.to_string()))?;
     if !overrides.is_empty() {
@@ -137,6 +129,23 @@ fn run_elsewhere(
     )
 }
 
+/// Of a run of this machine, before anything is started.
+impl From<launch::ResumeError> for Failure {
+    fn from(error: launch::ResumeError) -> Self {
+        use launch::ResumeError as Error;
+        let code = match error {
+            Error::Elsewhere(error) => return error.into(),
+            Error::Running { .. } | Error::WarmUp { .. } => exit_code::BUSY,
+            Error::OfVerl { .. } | Error::Foreign { .. } | Error::Target(_) => exit_code::USAGE,
+            Error::NothingLeft { .. } => exit_code::NOTHING_LEFT,
+            Error::Log { .. } => exit_code::UNEXPECTED,
+            Error::Link(_) => exit_code::UNREACHABLE,
+            Error::Start(_) => exit_code::INPUT,
+        };
+        Self::told(code, error.to_string())
+    }
+}
+
 impl From<ResumeElsewhereError> for Failure {
     fn from(error: ResumeElsewhereError) -> Self {
         let code = match &error {
@@ -163,15 +172,7 @@ impl From<ResumeElsewhereError> for Failure {
 
 /// The run is as it was: its last line says what is trained, and what to give for more.
 pub(super) fn nothing_left(ending: &Ending) -> Option<Failure> {
-    if ending.code != Some(exit_code::NOTHING_LEFT) {
-        return None;
-    }
-    let said = ending
-        .log_lines
-        .last()
-        .map_or("nothing is left to train", |line| {
-            line.trim_start_matches("lathe-trainer: ")
-        });
+    let said = launch::nothing_left(ending)?;
     Some(Failure::told(exit_code::NOTHING_LEFT, said))
 }
 
@@ -190,26 +191,4 @@ fn keys(overrides: &[String]) -> Result<Vec<String>, Failure> {
 /// `a.b=v`, `+a.b=v` or `~a.b`.
 fn is_override(text: &str) -> bool {
     text.contains('=') || text.starts_with('~')
-}
-
-fn refuse_running(run_dir: &RunDir) -> Result<(), Failure> {
-    let glance = glance(run_dir, SystemTime::now()).map_err(|error| {
-        Failure::unexpected(format!(
-            "cannot read {}: {error}",
-            run_dir.events_path().display()
-        ))
-    })?;
-    if glance.liveness == Liveness::Running {
-        return Err(Failure::told(
-            exit_code::BUSY,
-            format!(
-                "{} is running (process {} on {}); watch it: lathe follow {}",
-                run_dir.name(),
-                run_dir.info().pid,
-                run_dir.info().host,
-                run_dir.info().id
-            ),
-        ));
-    }
-    Ok(())
 }

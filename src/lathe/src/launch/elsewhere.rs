@@ -48,6 +48,16 @@ pub enum ElsewhereError {
     Copy { path: PathBuf, source: io::Error },
 }
 
+impl ElsewhereError {
+    /// As [`StartError::in_full`].
+    pub fn in_full(&self) -> String {
+        match self {
+            Self::Start(error) => error.in_full(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// An experiment that can be sent.
 #[derive(Debug)]
 pub struct Elsewhere {

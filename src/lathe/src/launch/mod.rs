@@ -15,6 +15,7 @@ mod find;
 mod gather;
 mod leash;
 mod modules;
+mod resume;
 mod start;
 mod supervise;
 pub mod verl;
@@ -37,6 +38,7 @@ pub use elsewhere::{
 pub use ending::{Ending, last_lines};
 pub use find::find_trainer;
 pub use leash::{become_leashed, hold};
+pub use resume::{ResumeError, can_go_on, nothing_left, refuse_verl, resume};
 pub use start::{
     Order, Signs, StartError, first_sign, name_override, prepare, start, text_override,
 };

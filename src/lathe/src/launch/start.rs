@@ -66,6 +66,23 @@ pub enum StartError {
     Ended { ending: Ending },
 }
 
+impl StartError {
+    /// All that is known of it, in lines: every missing input, or the end of the trainer's log.
+    pub fn in_full(&self) -> String {
+        let lines: Vec<String> = match self {
+            Self::MissingInputs { findings } => findings
+                .iter()
+                .map(|finding| format!("{}: {}", finding.area, finding.message))
+                .collect(),
+            Self::Ended { ending } => std::iter::once(ending.explanation())
+                .chain(ending.log_lines.iter().cloned())
+                .collect(),
+            other => vec![other.to_string()],
+        };
+        lines.join("\n")
+    }
+}
+
 fn first_error(complaints: &[Complaint]) -> String {
     complaints
         .iter()

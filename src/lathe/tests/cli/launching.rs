@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use super::fake_trainer::{Act, ended, started, step, wait_until};
+use super::fake_trainer::{
+    Act, checkpoint, ended, going_on, save_checkpoint, started, step, wait_until,
+};
 use super::harness::{Bench, EXPERIMENT, exists, is_alive, trainer_pid};
 use super::screen::Screen;
 use runlog::event::RunStatus;
@@ -99,6 +101,42 @@ fn a_queue_starts_the_next_run_when_one_has_ended_and_what_waits_asks_before_lea
     fs::write(bench.path("go"), "").unwrap();
     wait_until("the second run", || count() == 2);
     screen.shows("finished  toy-seed-2");
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+}
+
+#[test]
+fn a_run_that_died_goes_on_from_page_runs_and_one_with_nothing_left_says_so() {
+    let bench = with_experiment();
+    bench.trainer(&[
+        started(4),
+        step(1, 0.5),
+        step(2, 0.6),
+        checkpoint(2),
+        Act::Die,
+    ]);
+    let ran = bench.run(&["run", "experiments/toy.yaml", "--json"]);
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    save_checkpoint(&bench.run_dir(), 2);
+    bench.trainer(&going_on(2, 4));
+    let mut screen = open(&bench);
+    screen.shows("dead");
+    screen.type_keys("r");
+    screen.shows("Have this run go on?");
+    screen.shows("at step 2 of 4");
+    screen.type_keys("y");
+    screen.shows("goes on, also without the workbench");
+    screen.shows("finished");
+    let log = fs::read_to_string(bench.run_dir().join("events.jsonl")).unwrap();
+    assert_eq!(log.matches("\"run_resumed\"").count(), 1, "{log}");
+    let words = "lathe-trainer: all 4 steps are trained";
+    bench.program("trainer", &format!("echo '{words}' >&2; exit 8"));
+    screen.type_keys("r");
+    screen.shows("Have this run go on?");
+    screen.type_keys("y");
+    screen.shows("does not go on");
+    screen.shows("all 4 steps are trained");
+    screen.type_keys(" ");
     screen.type_keys("q");
     assert_eq!(screen.end().1, 0);
 }

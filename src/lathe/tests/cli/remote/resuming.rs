@@ -11,6 +11,7 @@ use crate::fake_trainer::{
     Act, checkpoint, ended, going_on, save_checkpoint, started, step, wait_until,
 };
 use crate::harness::finished;
+use crate::screen::Screen;
 
 /// Two steps, a checkpoint, and a death.
 fn dying() -> Vec<Act> {
@@ -59,6 +60,30 @@ fn a_run_that_was_killed_there_goes_on_in_its_own_directory_and_here_as_one_run(
     }
     let ran = far.run(&["runs", "--json"]);
     assert_eq!(ran.last_json()["status"], "finished", "{ran:?}");
+}
+
+#[test]
+fn page_runs_has_it_go_on_there() {
+    let Some(far) = Far::new() else { return };
+    killed(&far);
+    far.bench.trainer(&going_on(2, 4));
+    let environment = far.environment();
+    let mut environment: Vec<(&str, &str)> = environment
+        .iter()
+        .map(|(name, path)| (*name, path.to_str().unwrap()))
+        .collect();
+    environment.push(("NO_COLOR", "1"));
+    let mut screen = Screen::start(&far.bench, &[], 120, &environment);
+    screen.shows("dead");
+    screen.type_keys("r");
+    screen.shows("In its own directory on loop");
+    screen.type_keys("y");
+    screen.shows("goes on, also without the workbench");
+    screen.shows("finished");
+    screen.type_keys("q");
+    assert_eq!(screen.end().1, 0);
+    far.assert_same();
+    assert_eq!(steps(&far.bench.run_dir().join("events.jsonl")), 4);
 }
 
 #[test]

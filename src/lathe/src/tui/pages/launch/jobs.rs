@@ -1,11 +1,11 @@
-//! Reading experiments, and the words for a start that failed.
+//! Reading experiments and targets.
 
 use std::path::Path;
 
 use super::super::config::{files, short_name};
 use super::form::Source;
 use super::{Message, answer};
-use crate::launch::{self, ElsewhereError, Job, StartError};
+use crate::launch::{self, Job};
 use crate::tui::action::Effect;
 use crate::tui::shared::{RunKey, Shared};
 
@@ -75,27 +75,4 @@ pub(super) fn again_job(key: &RunKey, shared: &Shared) -> Effect {
         });
         answer(Message::Read(result))
     })
-}
-
-/// Why a run did not start, with everything that is missing or the end of its log.
-pub(super) fn reason(error: &StartError) -> String {
-    let lines: Vec<String> = match error {
-        StartError::MissingInputs { findings } => findings
-            .iter()
-            .map(|finding| format!("{}: {}", finding.area, finding.message))
-            .collect(),
-        StartError::Ended { ending } => std::iter::once(ending.explanation())
-            .chain(ending.log_lines.iter().cloned())
-            .collect(),
-        other => vec![other.to_string()],
-    };
-    lines.join("\n")
-}
-
-/// The same of a run for another machine.
-pub(super) fn reason_elsewhere(error: &ElsewhereError) -> String {
-    match error {
-        ElsewhereError::Start(error) => reason(error),
-        other => other.to_string(),
-    }
 }

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::dry_run::{self, DryRun};
 use super::form::Source;
-use super::jobs::{reason, reason_elsewhere};
 use super::sweep::Planned;
 use super::{Command, Launch, Message, Pane, answer};
 use crate::launch::{self, Order};
@@ -158,9 +157,10 @@ impl Launch {
             let target = order.target.clone();
             Effect::job("start run", move || {
                 let run_dir = match target {
-                    None => launch::start(order).map_err(|error| reason(&error)),
-                    Some(target) => launch::start_elsewhere(order, &target)
-                        .map_err(|error| reason_elsewhere(&error)),
+                    None => launch::start(order).map_err(|error| error.in_full()),
+                    Some(target) => {
+                        launch::start_elsewhere(order, &target).map_err(|error| error.in_full())
+                    }
                 };
                 let outcome = run_dir.map(|run_dir| RunKey::new(run_dir.path()));
                 answer(Message::Started { id, outcome })
@@ -194,7 +194,7 @@ impl Launch {
                     .map(|(id, run_dir)| (id, Ok(RunKey::new(run_dir.path()))))
                     .collect(),
                 Err(error) => {
-                    let reason = reason_elsewhere(&error);
+                    let reason = error.in_full();
                     ids.into_iter()
                         .map(|id| (id, Err(reason.clone())))
                         .collect()

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use runlog::notes::Notes;
-use runlog::run_dir::RunDir;
+use runlog::run_dir::{Origin, RunDir};
 use runlog::state::{Liveness, glance};
 
 use super::{Command, Message};
+use crate::launch;
 use crate::tui::action::{self, Effect, PageMessage};
 use crate::tui::modal::Confirm;
-use crate::tui::shared::RunKey;
+use crate::tui::shared::{RunEntry, RunKey};
 
 /// Names listed in a question; the rest is counted.
 const NAMES_ASKED: usize = 8;
@@ -120,6 +121,41 @@ pub fn question(keys: &[RunKey], copies: usize) -> Confirm {
         .to_owned(),
         command: action::Command::Runs(Command::DeleteConfirmed),
     }
+}
+
+/// Says where it stands and from where it goes on.
+pub fn resume_question(entry: &RunEntry) -> Confirm {
+    let place = match entry.info.origin.as_ref().and_then(Origin::target) {
+        Some(target) => format!(" on {target}"),
+        None => String::new(),
+    };
+    let stands = entry.glance.as_ref().map_or(String::new(), |glance| {
+        let of = match glance.total_steps {
+            0 => String::new(),
+            total => format!(" of {total}"),
+        };
+        format!(" ({} at step {}{of})", glance.word(), glance.step)
+    });
+    Confirm {
+        title: "Have this run go on?".to_owned(),
+        body: format!(
+            "{}{stands}\n\nIn its own directory{place}, with its experiment as it is, it goes on from its newest whole checkpoint. \
+             Steps after that are trained anew.",
+            entry.key.name()
+        ),
+        yes: 'y',
+        yes_label: "have it go on".to_owned(),
+        command: action::Command::Runs(Command::ResumeConfirmed),
+    }
+}
+
+pub fn resume(key: RunKey) -> Effect {
+    Effect::job("resume run", move || {
+        let result = RunDir::open(key.path())
+            .map_err(|error| error.to_string())
+            .and_then(|run_dir| launch::resume(&run_dir).map_err(|error| error.in_full()));
+        action::Message::Page(PageMessage::Runs(Message::Resumed { key, result }))
+    })
 }
 
 pub fn delete(keys: Vec<RunKey>) -> Effect {

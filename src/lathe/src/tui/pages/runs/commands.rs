@@ -24,6 +24,9 @@ pub enum Command {
     EditNote,
     EditTags,
     Again,
+    Resume,
+    /// The other key's answer to `Resume`.
+    ResumeConfirmed,
     Delete,
     /// The other key's answer to `Delete`.
     DeleteConfirmed,
@@ -40,6 +43,7 @@ pub const BINDINGS: &[Binding] = with_moves!["runs", row, Command::Go;
     row("runs.mark", &["space"], Command::Mark, "mark this run: drawn with the current one, compared, deleted together", "mark"),
     row("runs.sort", &["o"], Command::Sort, "sort by a column", "sort"),
     row("runs.again", &["a"], Command::Again, "launch this run's experiment again, with changes", "again"),
+    row("runs.resume", &["r"], Command::Resume, "have this run go on from its newest checkpoint, where it is; asks first", "resume"),
     row("runs.note", &["c"], Command::EditNote, "write this run's note", "note"),
     row("runs.tags", &["t"], Command::EditTags, "give this run tags", "tags"),
     row("runs.delete", &["d"], Command::Delete, "delete the marked runs, else this one; asks first", "delete"),
@@ -91,6 +95,16 @@ impl Runs {
                 Some(entry) => shared.wish = Some(Wish::Again(entry.key.clone())),
                 None => self.say_nothing_selected(shared),
             },
+            Command::Resume => self.ask_to_resume(shared),
+            Command::ResumeConfirmed => {
+                let key = self.to_resume.take();
+                if let Some(key) = key
+                    && !shared.refuse_when_read_only("having a run go on")
+                {
+                    shared.say(Notice::good(format!("{} is started again", key.name())));
+                    return vec![changes::resume(key)];
+                }
+            }
             Command::Delete => self.ask_to_delete(shared),
             Command::DeleteConfirmed => {
                 let keys = std::mem::take(&mut self.to_delete);
@@ -160,6 +174,23 @@ impl Runs {
             }
             None => self.say_nothing_selected(shared),
         }
+    }
+
+    fn ask_to_resume(&mut self, shared: &mut Shared) {
+        if shared.refuse_when_read_only("having a run go on") {
+            return;
+        }
+        let Some(entry) = self.selected_entry(shared) else {
+            self.say_nothing_selected(shared);
+            return;
+        };
+        if entry.is_running() {
+            shared.say(Notice::caution(format!("{} is running", entry.key.name())));
+            return;
+        }
+        let (key, question) = (entry.key.clone(), changes::resume_question(entry));
+        shared.wish = Some(Wish::Confirm(question));
+        self.to_resume = Some(key);
     }
 
     fn ask_to_delete(&mut self, shared: &mut Shared) {

@@ -57,6 +57,11 @@ pub enum Message {
         gone: Vec<RunKey>,
         failures: Vec<String>,
     },
+    /// It goes on, or why it does not.
+    Resumed {
+        key: RunKey,
+        result: Result<(), String>,
+    },
     /// What an earlier delete left behind is gone, as far as it can be.
     CleanedUp,
 }
@@ -121,6 +126,7 @@ pub struct Runs {
     is_preview_expanded: bool,
     /// Asked about, not yet confirmed.
     to_delete: Vec<RunKey>,
+    to_resume: Option<RunKey>,
     /// The list that `order` was made from.
     version: Option<u64>,
     has_asked_targets: bool,
@@ -320,6 +326,22 @@ impl Runs {
                 vec![Effect::RefreshRuns]
             }
             Message::CleanedUp => Vec::new(),
+            Message::Resumed { key, result } => {
+                match result {
+                    Ok(()) => shared.say(Notice::good(format!(
+                        "{} goes on, also without the workbench",
+                        key.name()
+                    ))),
+                    Err(reason) => {
+                        shared.wish = Some(Wish::Problem(Problem::new(
+                            format!("{} does not go on", key.name()),
+                            reason.clone(),
+                            "a starts its experiment as a run of its own",
+                        )));
+                    }
+                }
+                vec![Effect::RefreshRuns]
+            }
             Message::Deleted { gone, failures } => {
                 shared.marked.retain(|key| !gone.contains(key));
                 if shared

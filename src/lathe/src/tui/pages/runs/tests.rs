@@ -440,6 +440,66 @@ fn a_run_is_deleted_only_after_the_other_key() {
 }
 
 #[test]
+fn a_run_goes_on_only_after_the_other_key_and_not_while_it_runs() {
+    let is_asked = |bench: &Bench| {
+        (bench.effects.iter())
+            .any(|effect| matches!(effect, Effect::Job { name, .. } if name == "resume run"))
+    };
+    let mut bench = bench_of(list());
+    bench.press("r");
+    let screen = bench.screen(100, 30);
+    assert!(
+        screen.contains("quickstart-ab120000 is running"),
+        "{screen}"
+    );
+    bench.press("j j j r");
+    let screen = bench.screen(100, 30);
+    for words in [
+        "Have this run go on?",
+        "(stopped at step 12 of 80)",
+        "y have it go on",
+    ] {
+        assert!(screen.contains(words), "{words}: {screen}");
+    }
+    for (width, height) in [(100, 30), (80, 24), (60, 12), (40, 10), (30, 20)] {
+        let screen = bench.screen(width, height);
+        let words: Vec<&str> = screen.split_whitespace().collect();
+        assert!(words.join(" ").contains("y have it go on"), "{screen}");
+    }
+    bench.press("r");
+    assert!(!is_asked(&bench));
+    bench.press("r y");
+    assert!(is_asked(&bench));
+    bench.app.shared.is_read_only = true;
+    bench.effects.clear();
+    bench.press("r y");
+    assert!(!is_asked(&bench));
+}
+
+#[test]
+fn why_a_run_does_not_go_on_is_told_with_the_log_s_last_words_and_what_to_do() {
+    let mut bench = bench_of(list());
+    let key = bench.app.shared.runs.entries[3].key.clone();
+    let log: Vec<String> = (1..=40).map(|at| format!("line {at} of the log")).collect();
+    let answer = Message::Resumed {
+        key,
+        result: Err(format!("the trainer ended\n{}", log.join("\n"))),
+    };
+    bench.act(Action::Message(AppMessage::Page(PageMessage::Runs(answer))));
+    for (width, height) in [(120, 40), (80, 24), (60, 14)] {
+        let screen = bench.screen(width, height);
+        for words in [
+            "does not go on",
+            "the trainer ended",
+            "line 40 of the log",
+            "a starts its experiment as a run of its own",
+        ] {
+            assert!(screen.contains(words), "{words}: {screen}");
+        }
+    }
+}
+
+#[test]
 fn the_marked_runs_are_deleted_together_and_leave_no_trace_in_the_workbench() {
     let (root, mut bench) = on_disk();
     bench.press("enter");
