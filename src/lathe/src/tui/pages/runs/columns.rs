@@ -262,9 +262,16 @@ pub fn best_value(word: &str, entry: &RunEntry, detail: Option<&Detail>) -> Opti
     let detail = detail?;
     let name = metric_name(word, entry, Some(detail))?;
     let of_log = detail.metrics.get(name)?;
+    // What is newer than when the log was read is in sight at its end.
+    let newest = entry.glance.as_ref()?.last.get(name).map(|last| last.0);
+    let newest = newest.filter(|value| value.is_finite());
     match metrics::lookup(name)?.direction {
-        Direction::Higher => of_log.extremes.map(|(_, most)| most),
-        Direction::Lower => of_log.extremes.map(|(least, _)| least),
+        Direction::Higher => of_log
+            .extremes
+            .map(|(_, most)| newest.map_or(most, |newest| newest.max(most))),
+        Direction::Lower => of_log
+            .extremes
+            .map(|(least, _)| newest.map_or(least, |newest| newest.min(least))),
         Direction::Neither => None,
     }
 }

@@ -600,6 +600,13 @@ fn best_values_and_the_summary_come_from_the_whole_log() {
         columns::last_value("score", entry, detail).unwrap(),
         "the sample's reward only rises"
     );
+    // A step that ended since the log was read.
+    let mut newer = entry.clone();
+    let last = &mut newer.glance.as_mut().unwrap().last;
+    let name = columns::metric_name("score", entry, detail).unwrap();
+    last.insert(name.to_owned(), Number(best + 1.0));
+    let best_now = columns::best_value("score", &newer, detail);
+    assert_eq!(best_now, Some(best + 1.0));
 }
 
 #[test]
