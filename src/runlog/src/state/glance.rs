@@ -116,17 +116,16 @@ impl Sight {
             // Another log has taken its place.
             *self = Self::default();
         }
-        match found.evaluation.take() {
-            Some(values) => self.evaluation = values,
-            None => {
-                let from = self.seen.max(found.end.saturating_sub(EVALUATION_BYTES));
-                let newer = newest_evaluation(&run_dir.events_path(), from, found.from)?;
-                if let Some(values) = newer {
-                    self.evaluation = values;
-                }
-                for (name, value) in &self.evaluation {
-                    found.glance.last.entry(name.clone()).or_insert(*value);
-                }
+        if let Some(values) = found.evaluation.take() {
+            self.evaluation = values;
+        } else {
+            let from = self.seen.max(found.end.saturating_sub(EVALUATION_BYTES));
+            let newer = newest_evaluation(&run_dir.events_path(), from, found.from)?;
+            if let Some(values) = newer {
+                self.evaluation = values;
+            }
+            for (name, value) in &self.evaluation {
+                found.glance.last.entry(name.clone()).or_insert(*value);
             }
         }
         self.seen = found.end;

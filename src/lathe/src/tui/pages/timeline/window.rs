@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_last_moment_is_shown_though_lengths_are_rounded() {
-        let length = 21047.39804771022;
+        let length = 21_047.398_047_710_22;
         let window = Window::at(0.0, length, length).zoomed(0.203_026_014_210_128_7, 0.0, length);
         let shown = window.showing(length, length);
         assert_eq!(shown.column_of(length, 80), Some(79));
