@@ -267,6 +267,7 @@ pub enum EventKind {
         /// Group: every sample of one prompt has the same.
         uid: String,
         sample: u32,
+        /// Of the weights that drew its first and its last token; both 0 where none was drawn.
         policy_version_min: u64,
         policy_version_max: u64,
         turns: u32,
