@@ -10,6 +10,7 @@
 pub mod alarms;
 pub mod checkpoints;
 pub mod control;
+pub mod disk;
 pub mod event;
 pub mod exit_code;
 pub mod filter;

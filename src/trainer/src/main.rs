@@ -90,7 +90,9 @@ fn main() -> ExitCode {
 
 /// A line in log.txt. Its disk may be full, and that is no reason to panic.
 fn tell(line: fmt::Arguments<'_>) {
-    drop(writeln!(std::io::stderr(), "lathe-trainer: {line}"));
+    // In one piece: whatever else writes there writes lines too.
+    let line = format!("lathe-trainer: {line}\n");
+    drop(std::io::stderr().write_all(line.as_bytes()));
 }
 
 /// Not everything computed is an input that cannot be used; what could be is written all the same.

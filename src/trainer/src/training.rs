@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dialogue::data::Cursor;
 use dialogue::rollout::{Finish, Rollout};
-use dialogue::session::{Wait, Waits};
+use dialogue::session::{Owner, Wait, Waits};
 use experiment::Experiment;
 use experiment::settings::Mode;
 use runlog::control::{ArmOrder, CheckpointName, GuardOrder, Knob, RunMode, find_knob};
@@ -19,7 +19,7 @@ use runlog::run_dir::RunDir;
 use tokio::sync::mpsc;
 
 use crate::arms;
-use crate::checkpoint::{Request, Saver};
+use crate::checkpoint::{NotSaved, Request, Saver};
 use crate::choosing::{self, Choosing, Labels, Probed};
 use crate::control::{
     Change, Controlled, Done, Draw, Dropped, LEARNER, RolloutKnobs, Standing, Told,
@@ -34,6 +34,8 @@ use crate::stop::Stop;
 
 pub(crate) const TEMPERATURE: &str = "actor_rollout_ref.rollout.temperature";
 pub(crate) const STALENESS: &str = "trainer.max_staleness";
+/// Between two tries to write the last checkpoint on a full disk.
+const ROOM_EVERY: Duration = Duration::from_secs(5);
 const SAVE_WAIT: &str = "timing_s/save_checkpoint";
 
 /// Ids of a prompt and of its response in a checkpoint's sample: enough to tell weights apart, and a forward pass of no account.
@@ -327,11 +329,36 @@ impl Training<'_> {
     /// an alarm.
     pub fn checkpoint(&mut self) -> Result<String, String> {
         let started = Instant::now();
+        let written = self.save_now();
+        self.save_wait += started.elapsed();
+        written.map_err(|not| not.message)
+    }
+
+    /// The run's last checkpoint. Where the disk has no room for it, it is tried again for as long as `patience`: what was trained
+    /// since the one before is lost without it.
+    pub fn last_checkpoint(&mut self, patience: Duration) -> Result<String, String> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.save_now() {
+                Err(not) if not.lacks_room && Instant::now() < deadline => {
+                    let what = format!(
+                        "room on the disk for the checkpoint of step {}",
+                        self.trained
+                    );
+                    let _told = self
+                        .waits
+                        .enter(Owner::Part(LEARNER), what, Some(deadline.into()));
+                    std::thread::sleep(ROOM_EVERY);
+                }
+                written => return written.map_err(|not| not.message),
+            }
+        }
+    }
+
+    fn save_now(&mut self) -> Result<String, NotSaved> {
         let _told = self.waits_for_disk();
         self.save(true, None);
-        let written = self.saver.wait().expect("one was just written");
-        self.save_wait += started.elapsed();
-        written
+        self.saver.wait().expect("one was just written")
     }
 
     /// Whether the async advisor turns the bound of staleness.

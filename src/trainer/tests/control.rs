@@ -443,3 +443,109 @@ fn commands_that_come_while_a_run_only_evaluates_are_refused_and_stop_ends_it() 
     assert_eq!(reason, "this run only evaluates (trainer.val_only)");
     assert_eq!(live.stop(), Some(130));
 }
+
+/// A small disk, as long as it lives. None: no right to mount one.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(path: std::path::PathBuf) -> Option<Self> {
+        fs::create_dir_all(&path).expect("writable");
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"])
+            .arg(&path)
+            .status();
+        mounted
+            .is_ok_and(|status| status.success())
+            .then_some(Self(path))
+    }
+
+    /// Until nothing fits any more.
+    fn fill(&self) -> std::path::PathBuf {
+        use std::io::Write as _;
+        let path = self.0.join("filler");
+        let mut file = fs::File::create(&path).expect("writable");
+        while file.write_all(&[0; 64 << 10]).is_ok() {}
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmount = std::process::Command::new("umount")
+            .arg("-l")
+            .arg(&self.0)
+            .status();
+        drop(unmount);
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_on_a_full_disk_waits_for_room_and_loses_no_step() {
+    let (root, data) = fixture();
+    let Some(disk) = SmallDisk::mount(root.path().join("small")) else {
+        eprintln!("skipped: no right to mount a small disk here");
+        return;
+    };
+    let mut live = Live::start(&disk.0, "run", endless(&data, "  mode: sync\n"));
+    live.apply(Command::Pause);
+    live.step_to(2);
+    let trained = live.client.status().expect("a status").step;
+    let filler = disk.fill();
+    let (_, answer) = live.client.ask(Command::Stop).expect("an answer");
+    assert!(matches!(answer, Answer::Accepted { .. }), "{answer:?}");
+    let wanted = format!("room on the disk for the checkpoint of step {trained}");
+    let mut asking = Client::connect(&live.run_dir, "bo@desk").expect("another client");
+    wait_until("the wait for room", || {
+        let status = asking.status().expect("a status");
+        status.waits.iter().any(|wait| wait.name == wanted)
+    });
+    assert!(!live.run_dir.checkpoint_path(trained).exists());
+    fs::remove_file(filler).expect("removable");
+    assert_eq!(live.child.wait().expect("our child").code(), Some(130));
+    assert!(live.run_dir.checkpoint_path(trained).exists());
+    let ended = live.kinds().into_iter().rev().find_map(|kind| match kind {
+        EventKind::RunEnded { reason, .. } => Some(reason),
+        _ => None,
+    });
+    let wanted = format!("stopped on request after step {trained}");
+    assert_eq!(ended.as_deref(), Some(wanted.as_str()));
+    assert!(!live.run_dir.reserve_path().exists());
+}
+
+#[test]
+fn a_second_signal_ends_the_wait_for_room_and_the_log_has_the_run_s_end() {
+    let (root, data) = fixture();
+    let Some(disk) = SmallDisk::mount(root.path().join("small")) else {
+        eprintln!("skipped: no right to mount a small disk here");
+        return;
+    };
+    let mut live = Live::start(&disk.0, "run", endless(&data, "  mode: sync\n"));
+    live.apply(Command::Pause);
+    live.step_to(2);
+    let trained = live.client.status().expect("a status").step;
+    disk.fill();
+    let pid = live.child.id().to_string();
+    let interrupt = || {
+        let sent = std::process::Command::new("kill")
+            .args(["-INT", &pid])
+            .status();
+        assert!(sent.expect("kill").success());
+    };
+    interrupt();
+    wait_until("the wait for room", || {
+        let status = live.client.status().expect("a status");
+        (status.waits.iter()).any(|wait| wait.name.starts_with("room on the disk"))
+    });
+    interrupt();
+    assert_eq!(live.child.wait().expect("our child").code(), Some(130));
+    let ended = live.kinds().into_iter().rev().find_map(|kind| match kind {
+        EventKind::RunEnded { reason, steps, .. } => Some((reason, steps)),
+        _ => None,
+    });
+    let (reason, steps) = ended.expect("the run's end, in the room that was kept for it");
+    assert_eq!(steps, trained);
+    assert!(
+        reason.starts_with("ended at once by a second signal"),
+        "{reason}"
+    );
+}

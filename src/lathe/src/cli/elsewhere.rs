@@ -14,8 +14,8 @@ use remote::targets::TargetError;
 use remote::wire::Ask;
 use remote::{Keeper, Link, LinkError, Target};
 use runlog::exit_code;
-use runlog::run_dir::{Mirror, MirrorLink, Origin, RunDir, Standing};
-use runlog::state::{Liveness, glance};
+use runlog::run_dir::{Mirror, Origin, RunDir, Standing};
+use runlog::state::{self, Liveness, glance};
 use serde_json::json;
 
 use super::arguments::RunsPlace;
@@ -237,14 +237,18 @@ pub(super) fn waits(run_dir: &RunDir) -> Option<String> {
     }
 }
 
-/// Of a copy of a run that goes on, as far as is known: that nothing is heard of it, since when, and why.
+/// Of a copy of a run that goes on, as far as is known: that nothing is heard of it or kept of it, since when, and why.
 pub(super) fn cut(run_dir: &RunDir) -> Option<String> {
     let mirror = Mirror::read(run_dir)?;
-    let MirrorLink::Disconnected { reason, .. } = &mirror.link else {
-        return None;
-    };
+    let (_, reason) = mirror.link.stuck()?;
     matches!(mirror.standing, Standing::Running | Standing::Queued { .. })
         .then(|| format!("{}: {reason}", mirror.link.words(Timestamp::now())))
+}
+
+/// What keeps a living run from being written down where it runs.
+pub(super) fn trouble(run_dir: &RunDir, liveness: &Liveness) -> Option<String> {
+    let mirror = run_dir.origin().and_then(|_| Mirror::read(run_dir));
+    state::trouble(run_dir, liveness, mirror.as_ref()).map(|trouble| trouble.words)
 }
 
 /// Brings the copies in a runs directory up to date, as far as their machines answer soon.
@@ -355,6 +359,7 @@ pub(super) fn stop(run_dir: &RunDir, out: &mut Output) -> Result<i32, Failure> {
         run_dir.name(),
         run_dir.info().id
     ))?;
+    runs::waits_for_room(run_dir, out)?;
     Ok(exit_code::OK)
 }
 

@@ -66,9 +66,11 @@ pub fn runs(
             let cut = matches!(entry.glance.liveness, Liveness::Running)
                 .then(|| elsewhere::cut(&entry.run_dir))
                 .flatten();
+            let trouble = elsewhere::trouble(&entry.run_dir, &entry.glance.liveness);
             let reasons = [
                 waits.as_deref(),
                 cut.as_deref(),
+                trouble.as_deref(),
                 entry.glance.liveness.reason(),
                 entry.problem.as_deref(),
             ];

@@ -180,6 +180,7 @@ fn json_row(run: &RunDir, glance: &Glance) -> serde_json::Value {
         "reason": glance.liveness.reason(),
         "waits": (glance.liveness == Liveness::Running).then(|| elsewhere::waits(run)).flatten(),
         "disconnected": (glance.liveness == Liveness::Running).then(|| elsewhere::cut(run)).flatten(),
+        "trouble": elsewhere::trouble(run, &glance.liveness),
         "exit_code": glance.end.as_ref().map(|(_, code, _)| code),
         "mode": glance.mode,
         "step": glance.step,
@@ -254,5 +255,16 @@ pub fn stop(place: &RunsPlace, run: &OsStr, out: &mut Output) -> Result<i32, Fai
         run_dir.name(),
         info.id
     ))?;
+    waits_for_room(&run_dir, out)?;
     Ok(exit_code::OK)
+}
+
+/// Of a run that was told to stop and whose disk has no room for its last checkpoint.
+pub(super) fn waits_for_room(run_dir: &RunDir, out: &mut Output) -> Result<(), Failure> {
+    match elsewhere::trouble(run_dir, &Liveness::Running) {
+        Some(words) => Ok(out.line(&format!(
+            "{words}; the last checkpoint waits up to ten minutes for it"
+        ))?),
+        None => Ok(()),
+    }
 }

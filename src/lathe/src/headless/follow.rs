@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use runlog::event::RunStatus;
-use runlog::exit_code;
-use runlog::run_dir::{Exit, Mirror, MirrorLink, Origin, RunDir, Standing};
-use runlog::state::{Ended, Liveness, RunState, liveness};
+use runlog::run_dir::{Exit, Mirror, MirrorLink, Origin, RunDir, Standing, host_name};
+use runlog::state::{Ended, Liveness, RunState, disk_words, liveness};
 use runlog::tail::{Limits, Tail};
+use runlog::{disk, exit_code};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -22,8 +22,6 @@ use crate::launch::{Ending, Trainer};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Between two looks at whether a run that is not our child still lives.
 const LIVENESS_EVERY: Duration = Duration::from_secs(2);
-/// Less than this is as good as nothing: one second of events.
-const LEAST_FREE_BYTES: u64 = 16 << 10;
 /// How long a trainer told to end at once may take before it is killed: time to close its files, not to train.
 const GRACE: Duration = Duration::from_secs(3);
 /// How long a trainer that has recorded its end may take to exit.
@@ -182,7 +180,7 @@ impl Follow {
         view: &mut dyn View,
     ) -> Result<End, Failure> {
         let mut kill_at: Option<Instant> = None;
-        let mut disk = DiskWatch::default();
+        let mut disk_watch = DiskWatch::default();
         let mut ended_at: Option<Instant> = None;
         loop {
             // Asked before the read: what the trainer wrote before it ended is then read for sure.
@@ -215,7 +213,8 @@ impl Follow {
                 trainer.kill();
                 kill_at = None;
             }
-            if let Some(words) = disk.look(self.tail.path(), free_bytes) {
+            let run = self.tail.path().parent().unwrap_or(self.tail.path());
+            if let Some(words) = disk_watch.look(run, disk::free_bytes) {
                 view.notice(&words);
             }
             view.tick(&self.state);
@@ -246,6 +245,7 @@ impl Follow {
     fn watch_other(&mut self, run_dir: &RunDir, view: &mut dyn View) -> Result<End, Failure> {
         let mut looked_at: Option<Instant> = None;
         let mut line = LineWatch::default();
+        let mut disk_watch = DiskWatch::default();
         let mut ended_at: Option<Instant> = None;
         loop {
             if run_dir.origin().is_some()
@@ -256,6 +256,12 @@ impl Follow {
                 for words in line.look(&mirror) {
                     view.link_notice(&words);
                 }
+            }
+            if run_dir.origin().is_none()
+                && run_dir.info().host == host_name()
+                && let Some(words) = disk_watch.look(run_dir.path(), disk::free_bytes)
+            {
+                view.notice(&words);
             }
             let is_due = looked_at.is_none_or(|at| at.elapsed() >= LIVENESS_EVERY);
             let liveness = is_due.then(|| {
@@ -276,8 +282,8 @@ impl Follow {
                     *ended_at.get_or_insert_with(Instant::now),
                 )
             {
-                if line.cut.is_some() {
-                    view.link_notice(BACK);
+                for words in line.over() {
+                    view.link_notice(words);
                 }
                 return Ok(End::Recorded(ended.clone()));
             }
@@ -338,11 +344,13 @@ impl Follow {
 struct LineWatch {
     looked_at: Option<Instant>,
     cut: Option<String>,
+    is_unwritten: bool,
     warning: Option<String>,
     why_queued: Option<String>,
 }
 
 const BACK: &str = "connected again; nothing was missed";
+const WRITTEN: &str = "the copy here is written again; nothing was missed";
 /// Between two looks at how the copy stands.
 const LINE_EVERY: Duration = Duration::from_millis(500);
 
@@ -353,6 +361,13 @@ impl LineWatch {
             self.looked_at = Some(Instant::now());
         }
         is_due
+    }
+
+    /// What was told to be wrong, and is so no more.
+    fn over(&mut self) -> impl Iterator<Item = &'static str> + use<> {
+        let back = self.cut.take().map(|_| BACK);
+        let written = std::mem::take(&mut self.is_unwritten).then_some(WRITTEN);
+        back.into_iter().chain(written)
     }
 
     fn look(&mut self, mirror: &Mirror) -> Vec<String> {
@@ -366,10 +381,14 @@ impl LineWatch {
                     self.cut = Some(reason.clone());
                 }
             }
-            MirrorLink::Live { .. } | MirrorLink::Complete => {
-                if self.cut.take().is_some() {
-                    told.push(BACK.to_owned());
+            MirrorLink::Unwritten { reason, .. } => {
+                if !self.is_unwritten {
+                    told.push(format!("the copy here is not written, retrying: {reason}"));
+                    self.is_unwritten = true;
                 }
+            }
+            MirrorLink::Live { .. } | MirrorLink::Complete => {
+                told.extend(self.over().map(str::to_owned));
             }
             MirrorLink::Connecting | MirrorLink::Listed | MirrorLink::Disconnected { .. } => {}
         }
@@ -402,7 +421,9 @@ fn may_go_on(run_dir: &RunDir, status: RunStatus, ended_at: Instant) -> bool {
         Some(mirror)
             if matches!(
                 mirror.link,
-                MirrorLink::Complete | MirrorLink::Disconnected { .. }
+                MirrorLink::Complete
+                    | MirrorLink::Disconnected { .. }
+                    | MirrorLink::Unwritten { .. }
             ) =>
         {
             false
@@ -425,29 +446,18 @@ struct DiskWatch {
 
 impl DiskWatch {
     /// `free` gives the bytes left on the file system of a path, if it can be asked.
-    fn look(&mut self, events: &Path, free: impl Fn(&Path) -> Option<u64>) -> Option<String> {
-        if self
+    fn look(&mut self, run: &Path, free: impl Fn(&Path) -> Option<u64>) -> Option<String> {
+        let is_due = self
             .looked_at
-            .is_some_and(|at| at.elapsed() < LIVENESS_EVERY)
-        {
+            .is_none_or(|at| at.elapsed() >= LIVENESS_EVERY);
+        if !is_due {
             return None;
         }
         self.looked_at = Some(Instant::now());
-        let run = events.parent().unwrap_or(events);
-        let was_full = self.is_full;
-        self.is_full = free(run)? < LEAST_FREE_BYTES;
-        (self.is_full && !was_full).then(|| {
-            format!(
-                "the disk of {} is full: training goes on, but its events wait in memory and checkpoints fail; free some space",
-                run.display()
-            )
-        })
+        let words = disk_words(run, free(run));
+        let was_full = std::mem::replace(&mut self.is_full, words.is_some());
+        words.filter(|_| !was_full)
     }
-}
-
-fn free_bytes(path: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(path).ok()?;
-    Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 fn forward(source: &mut Signals, sender: &SyncSender<i32>) {
@@ -466,7 +476,7 @@ mod tests {
         let mut disk = DiskWatch::default();
         let mut look = |free: u64| {
             disk.looked_at = None;
-            disk.look(Path::new("runs/x/events.jsonl"), |_| Some(free))
+            disk.look(Path::new("runs/x"), |_| Some(free))
         };
         assert_eq!(look(1 << 30), None);
         let told = look(0).expect("it is full");
@@ -512,12 +522,5 @@ mod tests {
             why: "in line: 1 before it".to_owned(),
         };
         assert_eq!(line.look(&mirror), ["it waits in line: 1 before it"]);
-    }
-
-    #[test]
-    fn the_file_system_of_a_directory_tells_what_is_left() {
-        let directory = tempfile::tempdir().unwrap();
-        assert!(free_bytes(directory.path()).is_some());
-        assert_eq!(free_bytes(&directory.path().join("nowhere")), None);
     }
 }

@@ -12,7 +12,7 @@ use runlog::RunState;
 use runlog::event::RunStatus;
 use runlog::notes::Notes;
 use runlog::run_dir::{Mirror, MirrorLink, RunInfo, Standing};
-use runlog::state::{Glance, Liveness};
+use runlog::state::{Glance, Liveness, Trouble};
 
 use super::keymap::Keymap;
 use super::modal::Confirm;
@@ -63,6 +63,8 @@ pub struct RunEntry {
     pub is_replayed: bool,
     /// Of a run of another machine: how fresh its copy is.
     pub mirror: Option<Mirror>,
+    /// What keeps it from being written down where it runs.
+    pub trouble: Option<Trouble>,
 }
 
 impl RunEntry {
@@ -95,6 +97,7 @@ impl RunEntry {
                 let seconds = now.duration_since(*since).as_secs().max(0);
                 Some(format!("cut {seconds} s"))
             }
+            (MirrorLink::Unwritten { .. }, _) => Some("not written".to_owned()),
             (MirrorLink::Live { .. }, Standing::Queued { .. }) => Some("waits".to_owned()),
             (MirrorLink::Live { behind_ms }, _) => {
                 Some(format!("{:.1} s behind", *behind_ms as f64 / 1e3))
@@ -104,11 +107,15 @@ impl RunEntry {
         }
     }
 
-    /// The line to the other machine is cut: what is shown may be old.
+    /// The line to the other machine is cut, or the copy here cannot be written: what is shown may be old.
     pub fn is_cut_off(&self) -> bool {
-        self.mirror
-            .as_ref()
-            .is_some_and(|mirror| matches!(mirror.link, MirrorLink::Disconnected { .. }))
+        self.stuck().is_some()
+    }
+
+    /// Why what is shown may be old.
+    pub fn stuck(&self) -> Option<&str> {
+        let (_, reason) = self.mirror.as_ref()?.link.stuck()?;
+        Some(reason)
     }
 
     /// Of a run of another machine: only what this list shows of it is here.

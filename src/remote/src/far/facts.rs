@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use runlog::disk;
 use runlog::run_dir::{Standing, host_name};
 
 use super::session::{self, Keeping};
-use super::{Folder, Here, first_line, free_bytes, gpus, now_ms, own_program, runs, store};
+use super::{Folder, Here, first_line, gpus, now_ms, own_program, runs, store};
 use crate::wire::{Facts, PROTOCOL, TrainerFacts};
 
 pub(super) fn facts(
@@ -40,7 +41,7 @@ pub(super) fn facts(
         cores: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
         memory_bytes: memory_bytes(),
         folder: folder.path().display().to_string(),
-        free_bytes: free_bytes(folder.path()),
+        free_bytes: disk::free_bytes(folder.path()),
         size_bytes: disk.map(|disk| disk.f_blocks.saturating_mul(disk.f_frsize)),
         gpus,
         gpus_problem,

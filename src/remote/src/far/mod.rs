@@ -356,12 +356,6 @@ pub(crate) fn now_ms() -> u64 {
         .as_millis() as u64
 }
 
-/// Bytes left on the disk of a path.
-pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(path).ok()?;
-    Some(found.f_bavail.saturating_mul(found.f_frsize))
-}
-
 /// What a program file holds, of the program that asks.
 fn own_program() -> (String, String) {
     let path = std::env::current_exe().unwrap_or_default();

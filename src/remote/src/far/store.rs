@@ -6,7 +6,9 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::{Folder, free_bytes, is_inner, lock};
+use runlog::disk;
+
+use super::{Folder, is_inner, lock};
 use crate::hash;
 use crate::setup::libraries::libraries;
 use crate::ssh::private_dir;
@@ -60,7 +62,7 @@ pub(super) fn missing(folder: &Folder, blobs: &[Blob]) -> Result<Vec<(Blob, u64)
         needed += blob.size - here;
         partly.push((blob.clone(), here));
     }
-    if let Some(free) = free_bytes(folder.path())
+    if let Some(free) = disk::free_bytes(folder.path())
         && needed > 0
         && free < needed + SPARE_BYTES
     {

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use runlog::disk;
 use runlog::run_dir::Standing;
 
 use super::cluster::Look;
-use super::{free_bytes, lock, now_ms, say};
+use super::{lock, now_ms, say};
 use crate::hash;
 use crate::wire::{self, Ask, Beat, Have, Say};
 
@@ -180,7 +181,7 @@ impl Stream {
                     standing: self.standing.clone(),
                     left_bytes,
                     is_complete: is_all,
-                    free_bytes: free_bytes(&self.run),
+                    free_bytes: disk::free_bytes(&self.run),
                 };
                 say(&self.output, &Say::Beat(Box::new(beat)), b"")?;
             }

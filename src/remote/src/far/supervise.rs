@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
+use runlog::disk;
 use runlog::run_dir::{Exit, ProcessIdentity, host_name};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -180,7 +181,9 @@ fn note(run: &Path, words: &str) {
         .append(true)
         .create(true)
         .open(run.join("log.txt"));
-    let _ = log.and_then(|mut log| writeln!(log, "lathe: {words}"));
+    // In one piece: the trainer writes there too.
+    let line = format!("lathe: {words}\n");
+    let _ = log.and_then(|mut log| log.write_all(line.as_bytes()));
 }
 
 /// What reached the supervisor while the trainer ran.
@@ -456,6 +459,12 @@ fn exit(here: Here, run: &Path, status: ExitStatus, is_out_of_memory: bool) -> E
             "{host} ran out of memory and its kernel killed the trainer (SIGKILL): make the batch or the model smaller, or give the \
              job more memory"
         )
+    } else if let Some(free) = disk::full(run).filter(|_| !status.success()) {
+        // Its own last words may have had no room.
+        format!(
+            "{explained}; the disk of {host} is full ({} KB left): free some space, then have it go on: lathe run --resume RUN",
+            free >> 10
+        )
     } else {
         explained
     };
@@ -472,12 +481,11 @@ fn exit(here: Here, run: &Path, status: ExitStatus, is_out_of_memory: bool) -> E
 
 /// Until it is written: without it nobody could tell how the run ended.
 fn write_exit(run: &Path, exit: &Exit) {
-    while let Err(error) = exit.write(run) {
+    while exit.write(run).is_err() {
         if !run.is_dir() {
             // Deleted: nobody is left to tell.
             return;
         }
-        eprintln!("{error}; tried again until there is room");
         std::thread::sleep(RETRY_EVERY);
     }
 }

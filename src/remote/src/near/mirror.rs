@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use runlog::disk;
 use runlog::run_dir::{
     Exit, Mirror, MirrorLink, Origin, ProcessIdentity, RunDir, RunDirError, RunInfo, Standing,
     write_renamed,
@@ -38,8 +39,10 @@ const LOCK_EVERY: Duration = Duration::from_secs(1);
 const NETWORK_EVERY: Duration = Duration::from_millis(250);
 /// A line that held this long was a good one: the next wait is short again.
 const GOOD_LINE: Duration = Duration::from_secs(10);
-/// Less than this on the disk there, and the run's own recorder fails soon.
-const LEAST_FREE_BYTES: u64 = 16 << 20;
+/// Between two looks at whether a disk that was full has room.
+const ROOM_EVERY: Duration = Duration::from_secs(1);
+/// With less than this on the disk here nothing is asked for that could not be kept.
+const SOME_ROOM_BYTES: u64 = 1 << 20;
 
 /// A thread that keeps the copy of one run. Dropping it has the thread end soon; it is not waited for, since it may be in a
 /// connection that takes its time, and the copy is whole at every moment.
@@ -285,7 +288,13 @@ fn keep(path: &Path, target: &Target, shared: &Shared) {
         let (reason, is_passing) = match &ended {
             Ok(_) => ("the line was closed".to_owned(), true),
             Err(KeepError::Link(error)) => (error.to_string(), error.is_passing()),
-            Err(error @ KeepError::Here(_)) => (error.to_string(), true),
+            Err(KeepError::Here(reason)) => {
+                // The line is as good as it was.
+                if wait_for_room(&run_dir, reason, shared, &mut notes) {
+                    return;
+                }
+                continue;
+            }
         };
         if is_passing && !target.is_here() {
             // It may hang on the dead line, and the next conversation with it.
@@ -312,6 +321,31 @@ fn keep(path: &Path, target: &Target, shared: &Shared) {
     }
 }
 
+/// Says that nothing can be written here, and waits until that may be over. True: told to stop.
+fn wait_for_room(run_dir: &RunDir, reason: &str, shared: &Shared, notes: &mut Notes<'_>) -> bool {
+    let since = match &notes.mirror.link {
+        MirrorLink::Unwritten { since, .. } => *since,
+        _ => Timestamp::now(),
+    };
+    loop {
+        let full = disk::full(run_dir.path());
+        notes.mirror.link = MirrorLink::Unwritten {
+            since,
+            reason: full.map_or_else(
+                || reason.to_owned(),
+                |free| Mirror::no_room(run_dir.path(), free),
+            ),
+        };
+        notes.note(run_dir);
+        if shared.wait(ROOM_EVERY) {
+            return true;
+        }
+        if full.is_none_or(|free| free >= SOME_ROOM_BYTES) {
+            return false;
+        }
+    }
+}
+
 /// `mirror.json`, and the same for whoever asks this process.
 struct Notes<'a> {
     mirror: Mirror,
@@ -325,7 +359,7 @@ impl Notes<'_> {
         // Noted meanwhile by a process that had the run go on.
         let noted = Mirror::read(run_dir).and_then(|mirror| mirror.resumed_after);
         self.mirror.resumed_after = self.mirror.resumed_after.max(noted);
-        // A full disk hides the lag and nothing else.
+        // On a full disk whoever reads it sees that it is old, and that the disk is full.
         let _ = self.mirror.write(run_dir);
         self.shared.lock().mirror = Some(self.mirror.clone());
     }
@@ -499,16 +533,17 @@ fn follow(
 
 fn take_beat(beat: &Beat, mirror: &mut Mirror) {
     mirror.standing = beat.standing.clone();
-    let is_full = beat.free_bytes.is_some_and(|free| free < LEAST_FREE_BYTES);
+    let is_full = (beat.free_bytes).is_some_and(|free| free < disk::LEAST_FREE_BYTES);
     if is_full {
         mirror.warning = Some(format!(
-            "the disk there is full ({} KB left): events wait in its memory and checkpoints fail; free some space",
+            "{} ({} KB left): events wait in its memory and checkpoints fail; free some space",
+            Mirror::DISK_THERE,
             beat.free_bytes.unwrap_or(0) >> 10
         ));
     } else if mirror
         .warning
         .as_ref()
-        .is_some_and(|warning| warning.starts_with("the disk there"))
+        .is_some_and(|warning| warning.starts_with(Mirror::DISK_THERE))
     {
         mirror.warning = None;
     }

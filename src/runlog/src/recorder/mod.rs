@@ -9,10 +9,13 @@
 //!   training for a slow disk would cost more than a span. Past the bound an event is refused, counted in
 //!   [`Health::lost_events`], and the loss is itself an alarm in the log as soon as there is room.
 //! - **Delay.** A line is in the file within [`Options::flush_after`]; at once for essential events.
-//! - **Full disk.** A half-written line is cut off before the next try, so a reader never sees a line torn in the middle.
+//! - **Full disk.** A half-written line is cut off before the next try, so a reader never sees a line torn in the middle. When the
+//!   run ends and there is still no room, a file that was kept for that ([`RunDir::reserve_path`]) is removed, and the log's most telling
+//!   lines are written in its place, the run's end among them.
 
 mod file;
 mod queue;
+mod reserve;
 mod worker;
 
 #[cfg(test)]
@@ -25,6 +28,7 @@ use std::time::{Duration, Instant};
 
 pub use file::{LogFile, Opener};
 use queue::Queue;
+use reserve::Reserve;
 
 use crate::event::{EventKind, Lane};
 use crate::run_dir::{RunDir, RunDirError, WriterLock};
@@ -145,12 +149,14 @@ impl Recorder {
         let path = run_dir.events_path();
         let last = tail::last_event(&path).map_err(RunDirError::io("read", &path))?;
         let opener = file::opener(path.clone());
-        Self::with_opener(
+        let reserve = Reserve::of_file(run_dir.reserve_path());
+        Self::begin(
             opener,
             &path.display().to_string(),
             last,
             options,
             Some(lock),
+            reserve,
         )
         .map_err(RunDirError::io("start writing", &path))
     }
@@ -163,12 +169,29 @@ impl Recorder {
         options: Options,
         lock: Option<WriterLock>,
     ) -> std::io::Result<Self> {
+        Self::begin(opener, path, last, options, lock, None)
+    }
+
+    fn begin(
+        opener: Opener,
+        path: &str,
+        last: Option<(u64, f64)>,
+        options: Options,
+        lock: Option<WriterLock>,
+        reserve: Option<Reserve>,
+    ) -> std::io::Result<Self> {
         let (next_seq, start_ms) = last.map_or((0, 0.0), |(seq, elapsed_ms)| (seq + 1, elapsed_ms));
         let queue = Arc::new(Queue::new(next_seq, options.queue_events));
         let started = Instant::now();
         let close_patience = options.close_patience;
-        let mut worker =
-            worker::Worker::new(Arc::clone(&queue), opener, options, started, start_ms);
+        let mut worker = worker::Worker::new(
+            Arc::clone(&queue),
+            opener,
+            options,
+            started,
+            start_ms,
+            reserve,
+        );
         let thread = std::thread::Builder::new()
             .name("recorder".to_owned())
             .spawn(move || worker.run())?;
@@ -224,7 +247,8 @@ impl Recorder {
 
     /// Writes what is queued, ends the thread and frees the run. Later events are refused. Safe to call twice.
     ///
-    /// While the disk refuses it keeps trying for [`Options::close_patience`], then says how many events were given up.
+    /// While the disk refuses it keeps trying for [`Options::close_patience`], then writes what fits into the room that was kept for
+    /// that, and says how many events were given up.
     pub fn close(&self) -> Result<(), CloseError> {
         self.inner.close()
     }

@@ -138,6 +138,16 @@ impl Queue {
         Work::Events(events)
     }
 
+    /// Takes all that is queued; what was in hand stays so.
+    pub(super) fn take_all(&self) -> Vec<Event> {
+        let mut state = self.state();
+        let events: Vec<Event> = state.events.drain(..).collect();
+        state.oldest = None;
+        state.is_urgent = false;
+        state.in_hand += events.len();
+        events
+    }
+
     /// Reports that `count` of the events in hand are in the file.
     pub(super) fn written(&self, count: usize) {
         let mut state = self.state();

@@ -106,13 +106,25 @@ impl Disk {
             .collect()
     }
 
-    fn recorder(&self, options: Options) -> Recorder {
+    /// With so many bytes that become free when it gives them back.
+    fn recorder_with_reserve(&self, options: Options, bytes: u64) -> Recorder {
         let disk = self.clone();
-        let opener: Opener = Box::new(move || {
+        let give_back = move || disk.0.lock().unwrap().room += bytes as usize;
+        let reserve = Reserve::new(bytes, give_back);
+        let name = "the test's disk";
+        Recorder::begin(self.opener(), name, None, options, None, Some(reserve)).unwrap()
+    }
+
+    fn recorder(&self, options: Options) -> Recorder {
+        Recorder::with_opener(self.opener(), "the test's disk", None, options, None).unwrap()
+    }
+
+    fn opener(&self) -> Opener {
+        let disk = self.clone();
+        Box::new(move || {
             disk.0.lock().unwrap().openings += 1;
             Ok(Box::new(DiskFile(disk.clone())) as Box<dyn LogFile>)
-        });
-        Recorder::with_opener(opener, "the test's disk", None, options, None).unwrap()
+        })
     }
 }
 
@@ -311,6 +323,76 @@ fn closing_on_a_full_disk_says_how_many_events_were_given_up() {
     assert_eq!(error.unwritten, 3);
     assert!(error.to_string().contains("the test's disk"), "{error}");
     assert!(recorder.record(log("late")).is_none());
+}
+
+/// Two steps among many lines, and the end.
+fn a_run(recorder: &Recorder, lines: u64) {
+    for step in 1..=2 {
+        for count in 0..lines {
+            recorder.record(log(format!("line {count}")));
+        }
+        recorder.record(EventKind::StepEnded {
+            step,
+            policy_version: step,
+            values: crate::number::Values::new(),
+        });
+    }
+    recorder.record(EventKind::RunEnded {
+        status: crate::event::RunStatus::Failed,
+        exit_code: 4,
+        reason: "no room".to_owned(),
+        steps: 2,
+    });
+}
+
+#[test]
+fn a_run_that_ends_on_a_full_disk_says_how_in_the_room_that_was_kept_for_it() {
+    let disk = Disk::with_room(0);
+    let recorder = disk.recorder_with_reserve(quick(), 80 << 10);
+    a_run(&recorder, 20);
+    wait_until(|| recorder.health().failing.is_some());
+    recorder.close().unwrap();
+    let events = disk.events();
+    assert_eq!(events.len(), 43, "nothing is missing");
+    assert!(matches!(events[42].kind, EventKind::RunEnded { .. }));
+}
+
+#[test]
+fn where_not_all_fits_what_a_run_cannot_be_understood_without_is_written_the_newest_first() {
+    let written = |room_kb: u64| {
+        let disk = Disk::with_room(0);
+        let options = Options {
+            queue_events: 10_000,
+            ..quick()
+        };
+        // 64 KiB are left to others.
+        let recorder = disk.recorder_with_reserve(options, (64 << 10) + room_kb);
+        a_run(&recorder, 1000);
+        wait_until(|| recorder.health().failing.is_some());
+        let error = recorder.close().unwrap_err();
+        let names: Vec<u64> = disk.events().iter().map(|event| event.seq).collect();
+        assert_eq!(error.unwritten + names.len(), 2003);
+        names
+    };
+    assert_eq!(written(4 << 10), [1000, 2001, 2002]);
+    assert_eq!(written(200), [2002]);
+    assert_eq!(written(10), [0; 0]);
+}
+
+#[test]
+fn the_room_is_a_file_that_is_there_while_the_run_is_written() {
+    let root = tempfile::tempdir().unwrap();
+    let mut run_dir = RunDir::create(root.path(), &crate::run_dir::NewRun::default()).unwrap();
+    let recorder = Recorder::start(&mut run_dir, Options::default()).unwrap();
+    let file = std::fs::metadata(run_dir.reserve_path()).unwrap();
+    assert_eq!(file.len(), reserve::RESERVE_BYTES);
+    assert!(
+        std::os::unix::fs::MetadataExt::blocks(&file) * 512 >= file.len(),
+        "it takes room"
+    );
+    recorder.record(log("x"));
+    recorder.close().unwrap();
+    assert!(!run_dir.reserve_path().exists());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::file::{LogFile, Opener};
 use super::queue::{Queue, Work};
+use super::reserve::{Reserve, most_telling};
 use super::{LOST_ALARM, Options, RECOVERED_ALARM};
 use crate::event::{Event, EventKind};
 
@@ -24,6 +25,7 @@ pub(super) struct Worker {
     whole_bytes: Option<u64>,
     /// Lost events already reported by an alarm.
     reported_lost: u64,
+    reserve: Option<Reserve>,
 }
 
 impl Worker {
@@ -33,6 +35,7 @@ impl Worker {
         options: Options,
         started: Instant,
         start_ms: f64,
+        reserve: Option<Reserve>,
     ) -> Self {
         Self {
             queue,
@@ -43,12 +46,17 @@ impl Worker {
             file: None,
             whole_bytes: None,
             reported_lost: 0,
+            reserve,
         }
     }
 
     pub(super) fn run(&mut self) {
         while let Work::Events(events) = self.queue.take(self.options.flush_after, BATCH_EVENTS) {
-            if !self.write_all(&events) || !self.sync_if_wanted() {
+            let unwritten = self.write_all(&events);
+            if unwritten > 0 {
+                return self.last_words(&events[events.len() - unwritten..]);
+            }
+            if !self.sync_if_wanted() {
                 return;
             }
             self.report_losses();
@@ -59,8 +67,26 @@ impl Worker {
         }
     }
 
-    /// Writes until all are in the file; false: closing, and the disk still refuses.
-    fn write_all(&mut self, events: &[Event]) -> bool {
+    /// At the end of a run whose disk is still full: what fits into the room that was kept for that.
+    fn last_words(&mut self, in_hand: &[Event]) {
+        let Some(reserve) = self.reserve.take() else {
+            return;
+        };
+        let room = reserve.room();
+        drop(reserve);
+        let mut events = in_hand.to_vec();
+        events.extend(self.queue.take_all());
+        let mut lines = most_telling(&events, room);
+        let before = lines.len();
+        let outcome = self.write_lines(&mut lines);
+        self.queue.written(before - lines.len());
+        if let (Ok(()), Some(file)) = (outcome, &mut self.file) {
+            let _ = file.sync();
+        }
+    }
+
+    /// Writes until all are in the file. Gives how many are not: closing, and the disk still refuses.
+    fn write_all(&mut self, events: &[Event]) -> usize {
         let mut lines: VecDeque<Vec<u8>> = events.iter().map(line).collect();
         let mut back_off = self.options.retry_first;
         loop {
@@ -75,14 +101,14 @@ impl Worker {
                         back_off = self.options.retry_first;
                     }
                     if !self.queue.failed(&error, back_off) {
-                        return false;
+                        return lines.len();
                     }
                     back_off = (back_off * 2).min(self.options.retry_most);
                 }
             }
         }
         self.tell_recovery();
-        true
+        0
     }
 
     fn tell_recovery(&self) {
@@ -211,7 +237,7 @@ fn alarm(name: &str, message: String) -> EventKind {
     }
 }
 
-fn line(event: &Event) -> Vec<u8> {
+pub(super) fn line(event: &Event) -> Vec<u8> {
     let mut line =
         serde_json::to_vec(event).expect("events have string keys and numbers that JSON can hold");
     line.push(b'\n');

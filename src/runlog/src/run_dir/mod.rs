@@ -6,6 +6,7 @@
 //!   events.jsonl      the truth, one Event a line         lock              held (flock) by the one writer
 //!   metrics/  rollouts/  checkpoints/  log.txt            see `store`, and the trainer
 //!   control.sock      commands for the running trainer    see `control`
+//!   .reserve          room for its last words on a full disk
 //!   exit.json         how its process ended, [`Exit`]     mirror.json       of a copy: how fresh it is, [`Mirror`]
 //! ```
 //! Knows nothing of what the events mean. Every path inside a run directory is named here and nowhere else.
@@ -247,6 +248,11 @@ impl RunDir {
     }
 
     /// The socket of the running trainer; see [`crate::control`].
+    /// Room for the last words of a run whose disk is full; there while the run is written.
+    pub fn reserve_path(&self) -> PathBuf {
+        self.path.join(".reserve")
+    }
+
     pub fn control_path(&self) -> PathBuf {
         self.path.join("control.sock")
     }

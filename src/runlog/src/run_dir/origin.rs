@@ -3,11 +3,12 @@
 use std::io;
 use std::path::Path;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{RunDir, RunDirError, boot_id, process_start_ticks, write_renamed};
+use crate::disk;
 
 /// Where a run lies of which this directory is only a copy. In `run.json`; runs of this machine have none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +105,9 @@ pub enum Standing {
     },
 }
 
+/// A keeper writes how the copy stands every two seconds, while it can.
+const KEEPER_SILENCE: SignedDuration = SignedDuration::from_secs(10);
+
 /// Whether the copy of a run is fresh: `mirror.json`, written by the one process that keeps the copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mirror {
@@ -135,6 +139,11 @@ pub enum MirrorLink {
     Live {
         behind_ms: u64,
     },
+    /// What comes cannot be written here; it goes on when it can.
+    Unwritten {
+        since: Timestamp,
+        reason: String,
+    },
     /// Retried until somebody stops it.
     Disconnected {
         since: Timestamp,
@@ -145,7 +154,21 @@ pub enum MirrorLink {
     Complete,
 }
 
+fn seconds(since: Timestamp, now: Timestamp) -> i64 {
+    now.duration_since(since).as_secs().max(0)
+}
+
 impl MirrorLink {
+    /// Since when nothing comes, or nothing can be kept of it, and why.
+    pub fn stuck(&self) -> Option<(Timestamp, &str)> {
+        match self {
+            Self::Unwritten { since, reason } | Self::Disconnected { since, reason, .. } => {
+                Some((*since, reason))
+            }
+            Self::Connecting | Self::Listed | Self::Live { .. } | Self::Complete => None,
+        }
+    }
+
     /// `live, 0.4 s behind`; `disconnected 12 s, retrying`.
     pub fn words(&self, now: Timestamp) -> String {
         match self {
@@ -154,9 +177,11 @@ impl MirrorLink {
             Self::Live { behind_ms } => {
                 format!("live, {:.1} s behind", *behind_ms as f64 / 1e3)
             }
+            Self::Unwritten { since, .. } => {
+                format!("not written here for {} s, retrying", seconds(*since, now))
+            }
             Self::Disconnected { since, .. } => {
-                let seconds = now.duration_since(*since).as_secs().max(0);
-                format!("disconnected {seconds} s, retrying")
+                format!("disconnected {} s, retrying", seconds(*since, now))
             }
             Self::Complete => "complete".to_owned(),
         }
@@ -174,11 +199,28 @@ fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), RunDirError> {
 }
 
 impl Mirror {
-    /// How the copy stood when its keeper last said so; one whose keeper is gone is `Disconnected` since it was last heard of.
-    /// None: this directory is no copy, or nobody has kept it yet.
+    /// What a warning begins with that is about the disk of the other machine.
+    pub const DISK_THERE: &str = "the disk there is full";
+
+    /// How the copy stood when its keeper last said so; one whose keeper is gone is `Disconnected` since it was last heard of, and
+    /// one whose living keeper can say nothing, since the disk here is full, is `Unwritten`. None: this directory is no copy, or nobody
+    /// has kept it yet.
     pub fn read(run_dir: &RunDir) -> Option<Self> {
         let mut mirror: Self = read(&run_dir.path().join("mirror.json"))?;
         let hangs_on_keeper = !matches!(mirror.link, MirrorLink::Complete | MirrorLink::Listed);
+        if matches!(
+            mirror.link,
+            MirrorLink::Connecting | MirrorLink::Live { .. } | MirrorLink::Unwritten { .. }
+        ) && mirror.keeper.lives()
+            && let Some(free) = disk::full(run_dir.path())
+            && let Ok(written) = mirror_written(run_dir)
+            && Timestamp::now().duration_since(written) > KEEPER_SILENCE
+        {
+            mirror.link = MirrorLink::Unwritten {
+                since: written,
+                reason: Self::no_room(run_dir.path(), free),
+            };
+        }
         if hangs_on_keeper && !mirror.keeper.lives() {
             let written = mirror_written(run_dir).unwrap_or_else(|_| Timestamp::now());
             mirror.link = MirrorLink::Disconnected {
@@ -198,6 +240,15 @@ impl Mirror {
                 .is_some_and(|bytes| {
                     std::fs::metadata(run_dir.events_path()).map_or(0, |log| log.len()) <= bytes
                 })
+    }
+
+    /// Why a copy is not written any further.
+    pub fn no_room(folder: &Path, free_bytes: u64) -> String {
+        format!(
+            "the disk of {} is full ({} KB left): free some space, and the copy goes on by itself; nothing is lost there",
+            folder.display(),
+            free_bytes >> 10
+        )
     }
 
     pub fn write(&self, run_dir: &RunDir) -> Result<(), RunDirError> {
@@ -288,7 +339,7 @@ mod tests {
         mirror.keeper.start_ticks = Some(1);
         mirror.write(&run_dir).unwrap();
         let link = Mirror::read(&run_dir).unwrap().link;
-        let later = heard_at + jiff::SignedDuration::from_secs(12);
+        let later = heard_at + SignedDuration::from_secs(12);
         assert_eq!(link.words(later), "disconnected 12 s, retrying");
         mirror.link = MirrorLink::Complete;
         mirror.write(&run_dir).unwrap();

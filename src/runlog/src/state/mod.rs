@@ -13,6 +13,7 @@ mod intervals;
 mod liveness;
 pub mod steps;
 mod summary;
+mod trouble;
 mod turns;
 
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use intervals::Intervals;
 pub use liveness::{Liveness, SILENCE, liveness, word};
 pub use steps::{Stall, StepTimes, Steps};
 pub use summary::{LaneTime, Percentiles, Summary, val_reward};
+pub use trouble::{Trouble, disk_words, trouble};
 pub use turns::Resume;
 
 use serde::{Deserialize, Serialize};

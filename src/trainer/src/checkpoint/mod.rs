@@ -17,4 +17,4 @@ pub use capture::{Capture, Gates, Model, Models};
 pub use gate::Gate;
 pub use logprobs::{check_model, check_tokenizer};
 pub use runlog::checkpoints::{CheckpointError, Found, Written, adopt, list, tidy, verify};
-pub use saver::{Request, Saver, SaverParts};
+pub use saver::{NotSaved, Request, Saver, SaverParts};

@@ -11,6 +11,7 @@ use std::time::Duration;
 use dialogue::tokenizer::Tokenizer;
 use experiment::Experiment;
 use runlog::checkpoints::{self, Lookback, Rules};
+use runlog::disk;
 use runlog::event::{EventKind, Lane};
 use runlog::recorder::Recorder;
 use runlog::run_dir::RunDir;
@@ -51,6 +52,14 @@ pub struct SaverParts {
     pub compute: Kind,
 }
 
+/// Why a checkpoint was not written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotSaved {
+    pub message: String,
+    /// The disk had no room for it.
+    pub lacks_room: bool,
+}
+
 /// Owns the thread; dropping it waits until all are written.
 #[derive(Debug)]
 pub struct Saver {
@@ -71,7 +80,7 @@ struct State {
     /// Being written, or waiting for it.
     in_flight: usize,
     /// Path inside the run directory, or why it was not written.
-    last: Option<Result<String, String>>,
+    last: Option<Result<String, NotSaved>>,
 }
 
 impl Shared {
@@ -87,7 +96,7 @@ impl Shared {
         state
     }
 
-    fn ended(&self, outcome: Result<String, String>) {
+    fn ended(&self, outcome: Result<String, NotSaved>) {
         let mut state = self.state();
         state.in_flight -= 1;
         state.last = Some(outcome);
@@ -116,12 +125,12 @@ impl Saver {
                         }))
                         .unwrap_or_else(|panic| {
                             let reason = panic_text(&*panic);
-                            Err(parts.failed(step, format!("the writer panicked: {reason}")))
+                            Err(parts.failed(step, format!("the writer panicked: {reason}"), false))
                         });
                         let is_written = written.is_ok();
                         // Before the end, which the run may wait for: then everybody has an answer.
                         if let Some(told) = told {
-                            told.tell(written.clone());
+                            told.tell(written.clone().map_err(|not| not.message));
                         }
                         shared.ended(written);
                         if is_written {
@@ -142,13 +151,15 @@ impl Saver {
         self.shared.state().in_flight += 1;
         let sender = self.requests.as_ref().expect("it is there until the drop");
         if sender.send(request).is_err() {
-            self.shared
-                .ended(Err("the thread that writes checkpoints is gone".to_owned()));
+            self.shared.ended(Err(NotSaved {
+                message: "the thread that writes checkpoints is gone".to_owned(),
+                lacks_room: false,
+            }));
         }
     }
 
     /// Waits until all are written. Gives what became of the last one: its path inside the run directory.
-    pub fn wait(&self) -> Option<Result<String, String>> {
+    pub fn wait(&self) -> Option<Result<String, NotSaved>> {
         self.shared.idle().last.clone()
     }
 }
@@ -165,7 +176,7 @@ impl Drop for Saver {
 
 impl SaverParts {
     /// `copy`: in the memory of the last one, if there was one.
-    fn write(&self, request: Request, copy: &mut Option<Models>) -> Result<String, String> {
+    fn write(&self, request: Request, copy: &mut Option<Models>) -> Result<String, NotSaved> {
         let Request {
             capture,
             counters,
@@ -185,7 +196,7 @@ impl SaverParts {
         } else {
             let copied = capture
                 .copied(copy.take())
-                .map_err(|problem| self.failed(step, problem))?;
+                .map_err(|problem| self.failed(step, problem, false))?;
             copy.insert(copied)
         };
         let written = checkpoints::write(
@@ -206,7 +217,10 @@ impl SaverParts {
             },
         );
         let save_ms = span.end();
-        let written = written.map_err(|error| self.failed(step, error.to_string()))?;
+        let written = written.map_err(|error| {
+            let lacks_room = lacks_room(&error) || disk::full(self.run_dir.path()).is_some();
+            self.failed(step, error.to_string(), lacks_room)
+        })?;
         let path = written
             .path
             .strip_prefix(self.run_dir.path())
@@ -229,13 +243,16 @@ impl SaverParts {
     }
 
     /// Tells that a checkpoint was not written; the run goes on.
-    fn failed(&self, step: u64, message: String) -> String {
+    fn failed(&self, step: u64, message: String, lacks_room: bool) -> NotSaved {
         self.recorder.record(EventKind::Alarm {
             name: "checkpoint not written".to_owned(),
             step: Some(step),
             message: message.clone(),
         });
-        message
+        NotSaved {
+            message,
+            lacks_room,
+        }
     }
 
     fn prune(&self, step: u64, left_behind: Vec<(u64, u64)>) {
@@ -280,6 +297,18 @@ impl SaverParts {
         }
         Ok(())
     }
+}
+
+/// Also where the error of the disk lies deep in another.
+fn lacks_room(error: &(dyn std::error::Error + 'static)) -> bool {
+    let is_so = |error: &io::Error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        )
+    };
+    std::iter::successors(Some(error), |error| error.source())
+        .any(|error| error.downcast_ref::<io::Error>().is_some_and(is_so))
 }
 
 /// What the experiment says of which checkpoints to keep.

@@ -1,5 +1,8 @@
 //! The end of a run: the rollout side comes to rest, the weights are saved, whoever waits is answered.
 
+use std::time::Duration;
+
+use runlog::checkpoints;
 use runlog::event::{EventKind, Phase};
 
 use super::begin::Running;
@@ -7,6 +10,9 @@ use super::{Ended, Place};
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::stop::Stop;
+
+/// How long a disk that is full gets to have room for the last checkpoint. A second signal ends the wait.
+const ROOM_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Brings everything that still runs to its end; `trained` is how the last step went.
 pub(super) fn end(
@@ -28,7 +34,12 @@ pub(super) fn end(
         val_only,
         ..
     } = running;
-    let Place { recorder, stop, .. } = place;
+    let Place {
+        run_dir,
+        recorder,
+        stop,
+        ..
+    } = place;
     let steps = training.trained;
     control.finish(steps, no_more_steps(stop, val_only, &trained));
     drop(ready);
@@ -67,7 +78,7 @@ pub(super) fn end(
     }
     // Also after a failure: what was learned until then is worth keeping.
     let saved = if !val_only && (steps > 0 || is_stopped) {
-        training.checkpoint().map(drop)
+        training.last_checkpoint(ROOM_PATIENCE).map(drop)
     } else {
         Ok(())
     };
@@ -75,8 +86,15 @@ pub(super) fn end(
     rollout_result?;
     trained?;
     saved.map_err(|error| {
+        let newest = checkpoints::list(&run_dir.checkpoints_dir())
+            .ok()
+            .and_then(|found| Some(found.last()?.step));
+        let left = match newest {
+            Some(step) => format!("the run goes on from the checkpoint of step {step}"),
+            None => "there is no checkpoint to go on from".to_owned(),
+        };
         Failure::Run(format!(
-            "step {steps} is trained, and its weights are lost: {error}"
+            "step {steps} is trained, and its weights are lost: {error}; {left}"
         ))
     })?;
     control.ended(steps);

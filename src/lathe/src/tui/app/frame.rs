@@ -226,6 +226,13 @@ impl App {
         if let Some(words) = self.link_words(run, terse) {
             spans.push(words);
         }
+        if let Some(mark) = self.trouble(run) {
+            let gap = if terse == Terse::No { "  " } else { " " };
+            spans.push(Span::styled(
+                format!("{gap}{mark}"),
+                shared.style(Role::Bad),
+            ));
+        }
         if run.bad_lines > 0 && terse == Terse::No {
             spans.push(Span::styled(
                 match run.bad_lines {
@@ -260,6 +267,14 @@ impl App {
         };
         let role = if is_cut_off { Role::Bad } else { Role::Muted };
         words.map(|words| Span::styled(words, shared.style(role)))
+    }
+
+    /// What keeps the run from being written down, however little room there is to say so.
+    fn trouble(&self, run: &OpenRun) -> Option<&'static str> {
+        let shared = &self.shared;
+        let entry = shared.runs.find(&run.key)?;
+        let trouble = entry.trouble.as_ref()?;
+        shared.replay.is_none().then_some(trouble.mark)
     }
 
     fn state_of(&self, run: &OpenRun) -> (&'static str, Role) {

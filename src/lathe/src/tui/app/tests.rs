@@ -42,6 +42,7 @@ fn entry(folder: &std::path::Path, name: &str, liveness: Liveness) -> RunEntry {
         problem: None,
         is_replayed: false,
         mirror: None,
+        trouble: None,
         notes: runlog::notes::Notes::default(),
     }
 }
@@ -394,6 +395,40 @@ fn however_narrow_the_screen_the_header_says_that_the_line_to_a_run_is_cut() {
     for header in &live[2..] {
         assert!(header.contains("0.4 s behind"), "{live:#?}");
     }
+    let unwritten = told(MirrorLink::Unwritten {
+        since: now - jiff::SignedDuration::from_secs(12),
+        reason: "the disk of runs/a is full".to_owned(),
+    });
+    for header in &unwritten {
+        assert!(
+            header.contains("not written"),
+            "the copy here: {unwritten:#?}"
+        );
+    }
+}
+
+#[test]
+fn however_narrow_the_screen_the_header_says_that_a_run_s_disk_is_full_and_page_runs_what_that_means()
+ {
+    let mut bench = Bench::default();
+    let folder = tempfile::tempdir().unwrap();
+    let mut listed = entry(folder.path(), "a", Liveness::Running);
+    let words = "the disk there is full (12 KB left): events wait in its memory";
+    listed.trouble = Some(runlog::state::Trouble {
+        mark: "disk there full",
+        words: words.to_owned(),
+    });
+    let key = listed.key.clone();
+    bench.app.shared.runs.entries.push(listed);
+    bench.open_run(&key.to_string(), 3);
+    for columns in [60, 80, 120, 200] {
+        let screen = bench.screen(columns, 24);
+        let header = screen.lines().next().unwrap();
+        assert!(header.contains("disk there full"), "{columns}: {screen}");
+    }
+    bench.press("1");
+    let screen = bench.screen(120, 40);
+    assert!(screen.contains(words), "{screen}");
 }
 
 #[test]

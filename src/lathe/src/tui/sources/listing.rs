@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use remote::Keeper;
 use runlog::run_dir::{Mirror, MirrorLink};
 use runlog::run_list;
+use runlog::state::trouble;
 
 use super::{Outbox, Worker};
 use crate::launch::{self, Censuses};
@@ -102,10 +103,12 @@ fn keep(outbox: &Outbox, roots: Vec<PathBuf>, pokes: &Receiver<Poke>) {
     let mut is_wanted = true;
     let mut copies = Copies::default();
     let mut there = There::default();
+    let mut troubles = Troubles::default();
     loop {
         is_wanted |= list.refresh(SystemTime::now());
         is_wanted |= copies.refresh(&list);
         is_wanted |= there.refresh();
+        is_wanted |= troubles.refresh(&list);
         if std::mem::take(&mut is_wanted) && !outbox.send(Message::RunsListed(there.shown(&list))) {
             return;
         }
@@ -154,6 +157,28 @@ impl There {
         let unreachable = self.problems.iter().cloned().map(Unlisted::Target);
         shown.unlisted.extend(unreachable);
         shown
+    }
+}
+
+/// Runs of this machine whose disk is full, which no log tells.
+#[derive(Debug, Default)]
+struct Troubles {
+    told: Vec<PathBuf>,
+}
+
+impl Troubles {
+    /// True: they are others than before.
+    fn refresh(&mut self, list: &run_list::RunList) -> bool {
+        let is_in_trouble = |entry: &&run_list::Entry| {
+            trouble(&entry.run_dir, &entry.glance.liveness, None).is_some()
+        };
+        let entries = list.entries().iter().filter(is_in_trouble);
+        let now: Vec<PathBuf> = entries
+            .map(|entry| entry.run_dir.path().to_owned())
+            .collect();
+        let is_news = now != self.told;
+        self.told = now;
+        is_news
     }
 }
 
@@ -233,16 +258,15 @@ fn shown(list: &run_list::RunList, entries: Vec<&run_list::Entry>) -> RunList {
 }
 
 fn entry(entry: &run_list::Entry) -> RunEntry {
+    let mirror = (entry.run_dir.origin()).and_then(|_| Mirror::read(&entry.run_dir));
     RunEntry {
         key: RunKey::new(entry.run_dir.path()),
         info: entry.run_dir.info().clone(),
+        trouble: trouble(&entry.run_dir, &entry.glance.liveness, mirror.as_ref()),
         glance: Some(entry.glance.clone()),
         notes: entry.notes.clone(),
         problem: entry.problem.clone(),
         is_replayed: false,
-        mirror: entry
-            .run_dir
-            .origin()
-            .and_then(|_| Mirror::read(&entry.run_dir)),
+        mirror,
     }
 }

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Child;
 
+use runlog::event::RunStatus;
 use rustix::process::Signal;
 
 use super::far::{Far, has_step, two_parts};
-use crate::fake_trainer::{Act, wait_until};
-use crate::harness::{finished, signal};
+use crate::fake_trainer::{Act, ended, started, step, wait_until};
+use crate::harness::{Ran, finished, signal};
 
 const STEPS: u64 = 60;
 
@@ -240,6 +241,90 @@ fn a_full_disk_there_is_told_here_and_nothing_is_lost_when_there_is_room_again()
     assert!(ran.stderr.contains("the disk there is full"), "{ran:?}");
     far.assert_same();
     assert!(has_step(&far.bench.run_dir().join("events.jsonl"), STEPS));
+}
+
+#[test]
+fn a_run_that_ends_on_a_full_disk_there_says_how_in_the_room_that_was_kept_for_it() {
+    let Some(far) = Far::new() else { return };
+    let folder = far.bench.path("far");
+    let Some(_disk) = SmallDisk::new(&folder) else {
+        return;
+    };
+    let gate = far.bench.path("gate");
+    let why = "step 9 is trained, and its weights are lost: no space left";
+    let mut acts = vec![started(STEPS)];
+    acts.extend((1..=8).map(|at| step(at, 0.1)));
+    acts.push(Act::WaitFor(gate.clone()));
+    acts.push(step(9, 0.1));
+    acts.push(ended(RunStatus::Failed, 4, why, 9));
+    acts.push(Act::Exit(4));
+    far.bench.trainer(&acts);
+    let ran = far.run(&["run", "toy.yaml", "--on", "loop", "--detach"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let viewer = far.lathe(&["follow", "latest", "--plain"]).spawn().unwrap();
+    let here = far.bench.run_dir().join("events.jsonl");
+    wait_until("its first steps are here", || has_step(&here, 8));
+    let filler = folder.join("filler");
+    fill(&filler);
+    fs::write(&gate, "").unwrap();
+    let ran = finished(viewer.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    assert!(filler.exists() && has_step(&here, 9));
+    let ran = far.run(&["runs"]);
+    assert!(
+        ran.stdout.contains("failed") && ran.stdout.contains(why),
+        "{ran:?}"
+    );
+    // Its supervisor's word comes when there is room.
+    fs::remove_file(&filler).unwrap();
+    let exit = far.run_there().join("exit.json");
+    wait_until("the word of its supervisor", || exit.exists());
+}
+
+#[test]
+fn a_full_disk_here_is_told_by_whoever_reads_the_copy_and_nothing_is_missed_when_there_is_room() {
+    let Some(far) = Far::new() else { return };
+    let runs = far.bench.path("runs");
+    fs::create_dir_all(&runs).unwrap();
+    let Some(_disk) = SmallDisk::new(&runs) else {
+        return;
+    };
+    let gate = far.bench.path("gate");
+    let viewer = half_seen(&far, &gate);
+    wait_until("it is live", || far.link_is("live"));
+    let filler = far.bench.run_dir().join("filler");
+    fill(&filler);
+    fs::write(&gate, "").unwrap();
+    whole_there(&far);
+    let name = far.bench.run_dir().file_name().unwrap().to_owned();
+    let words = format!("the disk of runs/{} is full", name.display());
+    let told =
+        |ran: &Ran| ran.stdout.contains("not written here for ") && ran.stdout.contains(&words);
+    wait_until("the list tells it", || told(&far.run(&["runs"])));
+    let row = far.run(&["runs", "--json"]).last_json();
+    assert_eq!(row["status"], "running", "{row:#}");
+    assert!(
+        row["disconnected"].as_str().unwrap().contains(&words),
+        "{row:#}"
+    );
+    // What is fetched says so too, and leaves nothing half behind.
+    let rollouts = "rollouts/step-000001.parquet";
+    fs::create_dir_all(far.run_there().join("rollouts")).unwrap();
+    fs::write(far.run_there().join(rollouts), vec![7; 300_000]).unwrap();
+    let ran = far.run(&["pull", "latest"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(
+        ran.stderr.contains("No space left") && ran.stderr.contains(name.to_str().unwrap()),
+        "{ran:?}"
+    );
+    assert!(!far.bench.run_dir().join(rollouts).exists());
+    fs::remove_file(&filler).unwrap();
+    let ran = finished(viewer.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for words in ["the copy here is not written, retrying", "is written again"] {
+        assert!(ran.stderr.contains(words), "{words}: {ran:?}");
+    }
+    far.assert_same();
 }
 
 /// Writes zeros until the disk is full.

@@ -96,6 +96,7 @@ fn entry(folder: &Path) -> RunEntry {
         problem: None,
         is_replayed: false,
         mirror: None,
+        trouble: None,
         notes: runlog::notes::Notes::default(),
     }
 }

@@ -416,17 +416,19 @@ fn cell(
     }
 }
 
-/// Why it failed or is dead, or why it cannot be read.
+/// Why it failed or is dead, why it cannot be read, or what is wrong while it runs.
 fn reason(entry: &RunEntry) -> Option<&str> {
     if entry.is_replayed {
         return None;
     }
-    entry.problem.as_deref().or_else(|| {
-        entry
-            .glance
-            .as_ref()
-            .and_then(|glance| glance.liveness.reason())
-    })
+    let of_glance = entry
+        .glance
+        .as_ref()
+        .and_then(|glance| glance.liveness.reason());
+    let trouble = entry.trouble.as_ref().map(|trouble| trouble.words.as_str());
+    let stuck = entry.stuck().filter(|_| entry.is_running());
+    let problem = entry.problem.as_deref();
+    problem.or(of_glance).or(trouble).or(stuck)
 }
 
 /// `━━━━━──── 41/80`; without the bar where there is no room for it.

@@ -49,6 +49,7 @@ fn entry(name: &str, started_s_ago: i64, liveness: Liveness, step: u64, reward: 
         problem: None,
         is_replayed: false,
         mirror: None,
+        trouble: None,
     }
 }
 
