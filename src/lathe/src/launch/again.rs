@@ -87,9 +87,9 @@ pub fn bring_up_to_date(
             Some((MirrorLink::Live { .. }, Standing::Running | Standing::Queued { .. })) => {
                 return Ok(());
             }
-            Some((MirrorLink::Unwritten { reason, .. }, _)) => return Err(behind(reason.clone())),
             Some((
-                MirrorLink::Disconnected {
+                MirrorLink::Unwritten { reason, .. }
+                | MirrorLink::Disconnected {
                     reason,
                     attempts: 1..,
                     ..

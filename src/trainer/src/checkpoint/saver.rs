@@ -53,7 +53,8 @@ pub struct SaverParts {
 }
 
 /// Why a checkpoint was not written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct NotSaved {
     pub message: String,
     /// The disk had no room for it.
