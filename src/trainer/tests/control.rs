@@ -464,7 +464,8 @@ impl SmallDisk {
         use std::io::Write as _;
         let path = self.0.join("filler");
         let mut file = fs::File::create(&path).expect("writable");
-        while file.write_all(&[0; 64 << 10]).is_ok() {}
+        let zeros = vec![0; 64 << 10];
+        while file.write_all(&zeros).is_ok() {}
         path
     }
 }
