@@ -51,14 +51,15 @@ impl Ssh {
     }
 
     /// `ssh … HOST COMMAND`, in a process group of its own, so that Ctrl-C at this terminal is not the connection's end.
-    /// `command`: the whole line for the shell there; use [`quoted`] for anything that is not a constant.
+    /// `command`: the whole line for the shell there; use [`quoted`] for anything that is not a constant. It begins in `$HOME`, which need
+    /// not be the password file's, where ssh itself begins: what lies below the home folder is one and the same for all commands.
     pub fn command(&self, command: &str) -> Command {
         let mut ssh = self.base();
         ssh.args(["-T", "-o", "BatchMode=yes"])
             .args(self.master_options())
             .arg("--")
             .arg(&self.host)
-            .arg(command)
+            .arg(format!("cd && {command}"))
             .process_group(0);
         // Whatever asks all the same must not pop up a window.
         ssh.env_remove("DISPLAY").env_remove("SSH_ASKPASS");

@@ -100,6 +100,40 @@ fn each_run_gets_a_gpu_of_its_own_and_one_too_many_waits() {
 }
 
 #[test]
+fn a_session_whose_home_is_not_the_password_file_s_has_one_folder_for_all() {
+    let Some(mut far) = Far::new() else { return };
+    let home = far.bench.path("another home");
+    fs::create_dir(&home).unwrap();
+    far.stop_sshd();
+    far.start_sshd(&format!("SetEnv \"HOME={}\"", home.display()));
+    // Below the home folder, as by default.
+    let text = "loop:\n  folder: lathe-of-a-test\n  connect_timeout: 5s\n";
+    fs::write(far.bench.path("targets.yaml"), text).unwrap();
+    far.bench.program("trainer", "echo lathe-trainer 0.1.0");
+    let ran = far.run(&["target", "setup", "loop"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(home.join("lathe-of-a-test/current/lathe").exists());
+    let report = far.run(&["doctor", "loop", "--json"]).last_json();
+    let folder = home.join("lathe-of-a-test").canonicalize().unwrap();
+    let folder = folder.to_str().unwrap();
+    assert!(report.to_string().contains(folder), "{report:#}");
+    let ran = far.run(&["target", "runs", "loop"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = far.run(&["run", "toy.yaml", "--on", "loop", "--detach"]);
+    assert_eq!(
+        ran.code,
+        Some(4),
+        "its trainer only says its version: {ran:?}"
+    );
+    assert_eq!(
+        fs::read_dir(home.join("lathe-of-a-test/runs"))
+            .unwrap()
+            .count(),
+        1
+    );
+}
+
+#[test]
 fn a_machine_without_lathe_is_set_up_over_ssh_alone_and_once() {
     let Some(far) = Far::new() else { return };
     let folder = far.bench.path("far");
