@@ -31,7 +31,7 @@ pub enum Grade {
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `line`, `version`, `gpus`, `disk`, `trainer`, `session`, `clock`, `runs`; of a cluster `slurm` or `ray`, `parts`, `history`.
+    /// `line`, or `machine` of this one; `version`, `gpus`, `disk`, `trainer`, `session`, `clock`, `runs`; of a cluster `slurm` or `ray`, `parts`, `history`.
     pub about: &'static str,
     pub grade: Grade,
     pub what: String,
@@ -128,6 +128,73 @@ pub fn examine(target: &Target, ours: &Ours) -> Diagnosis {
     diagnosis
 }
 
+/// Looks at the machine that this runs on, by what it knows of itself: [`crate::far::own_facts`].
+pub fn examine_this(target: &Target, facts: Facts) -> Diagnosis {
+    let mut findings = vec![Finding::good(
+        "machine",
+        format!(
+            "{}: {} {}, {} cores{}, lathe {}",
+            facts.host,
+            facts.os,
+            facts.arch,
+            facts.cores,
+            facts.memory_bytes.map_or_else(String::new, |bytes| format!(
+                ", {} of memory",
+                gigabytes(bytes)
+            )),
+            facts.version
+        ),
+    )];
+    findings.push(match &facts.trainer.problem {
+        Some(problem) if facts.trainer.path.is_some() => Finding::bad(
+            Grade::Bad,
+            "trainer",
+            problem.clone(),
+            "fetch libtorch with `just libtorch` and build again, or set LIBTORCH and LD_LIBRARY_PATH to yours",
+        ),
+        Some(problem) => {
+            let build = "build it beside lathe (`just build`), or name it in LATHE_TRAINER";
+            let (what, to_do) = problem.split_once("; ").unwrap_or((problem, build));
+            Finding::bad(Grade::Bad, "trainer", what, to_do)
+        }
+        None => trainer(target, &facts),
+    });
+    findings.extend(gpus(&facts));
+    findings.push(match disk(&facts) {
+        short @ Finding {
+            grade: Grade::Caution,
+            ..
+        } => Finding {
+            to_do: Some(
+                "free some, or put runs elsewhere: --runs or LATHE_RUNS; checkpoints are large"
+                    .to_owned(),
+            ),
+            ..short
+        },
+        enough => enough,
+    });
+    findings.push(match &facts.session_problem {
+        Some(problem) => {
+            let (what, to_do) = problem.split_once(": ").unwrap_or((problem, ""));
+            Finding::bad(Grade::Caution, "session", what, to_do)
+        }
+        None => Finding::good(
+            "session",
+            "runs outlive this terminal and its login, in sessions of their own",
+        ),
+    });
+    findings.extend(runs(&facts));
+    Diagnosis {
+        target: target.name.clone(),
+        host: facts.host.clone(),
+        findings,
+        facts: Some(facts),
+        cluster: None,
+        clock_ahead_ms: None,
+        connect_ms: None,
+    }
+}
+
 type Asked = (Facts, Option<ClusterFacts>, Clocks);
 
 fn ask(link: &mut Link, target: &Target) -> Result<Asked, LinkError> {
@@ -219,14 +286,16 @@ fn judge(target: &Target, ours: &Ours, facts: &Facts, diagnosis: &Diagnosis) -> 
         findings.push(session(facts));
     }
     findings.push(clock(diagnosis));
-    if !facts.running.is_empty() {
-        let names: Vec<&str> = facts.running.iter().map(|run| run.name.as_str()).collect();
-        findings.push(Finding::good(
-            "runs",
-            format!("{} going or waiting: {}", names.len(), names.join(", ")),
-        ));
-    }
+    findings.extend(runs(facts));
     findings
+}
+
+fn runs(facts: &Facts) -> Option<Finding> {
+    let names: Vec<&str> = facts.running.iter().map(|run| run.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        let words = format!("{} going or waiting: {}", names.len(), names.join(", "));
+        Finding::good("runs", words)
+    })
 }
 
 /// What there is of its scheduler. The GPUs of the machine that is spoken to are nobody's business then.
@@ -537,6 +606,32 @@ mod tests {
         };
         diagnosis.findings = judge(&target, &ours, facts, &diagnosis);
         diagnosis
+    }
+
+    #[test]
+    fn this_machine_is_looked_at_without_a_line_a_version_or_a_clock() {
+        let target = Target::local();
+        let about = |facts: Facts| -> Vec<(&str, Grade, Option<String>)> {
+            let findings = examine_this(&target, facts).findings;
+            let told = |found: Finding| (found.about, found.grade, found.to_do);
+            findings.into_iter().map(told).collect()
+        };
+        let names: Vec<&str> = about(healthy()).iter().map(|found| found.0).collect();
+        assert_eq!(names[..2], ["machine", "trainer"]);
+        for elsewhere in ["line", "version", "clock"] {
+            assert!(!names.contains(&elsewhere), "{names:?}");
+        }
+        let mut poor = healthy();
+        poor.free_bytes = Some(1_000_000_000);
+        poor.trainer.path = None;
+        poor.trainer.problem = Some("there is no lathe-trainer; build it".to_owned());
+        poor.session_problem = Some("it ends when you log out: let it linger".to_owned());
+        let found = about(poor);
+        let of = |name: &str| found.iter().find(|found| found.0 == name).unwrap();
+        assert_eq!(of("trainer").1, Grade::Bad);
+        assert_eq!(of("trainer").2.as_deref(), Some("build it"));
+        assert!(of("disk").2.as_deref().unwrap().contains("LATHE_RUNS"));
+        assert_eq!(of("session").2.as_deref(), Some("let it linger"));
     }
 
     fn healthy() -> Facts {

@@ -188,7 +188,7 @@ pub enum Command {
     },
     /// Look at a target: the line, versions, GPUs and who uses them, disk, libtorch, clock; and what to do about each
     Doctor {
-        /// A target, or a host that `ssh` knows
+        /// A target, or a host that `ssh` knows; `local` is this machine
         target: String,
         /// One JSON object
         #[arg(long)]

@@ -5,7 +5,7 @@ use std::fs;
 use super::fake_trainer::{
     Act, checkpoint, ended, going_on, save_checkpoint, started, step, wait_until,
 };
-use super::harness::{Bench, EXPERIMENT, exists, is_alive, trainer_pid};
+use super::harness::{Bench, EXPERIMENT, exists, finished, is_alive, trainer_pid};
 use super::screen::Screen;
 use runlog::event::RunStatus;
 
@@ -158,4 +158,44 @@ fn a_run_that_cannot_start_says_why_on_the_screen() {
     screen.type_keys(" ");
     screen.type_keys("q");
     assert_eq!(screen.end().1, 0);
+}
+
+#[test]
+fn doctor_looks_at_this_machine_too_and_makes_nothing_in_its_home() {
+    let bench = with_experiment();
+    bench.trainer(&[
+        started(4),
+        Act::WaitFor(bench.path("go")),
+        ended(RunStatus::Completed, 0, "", 4),
+    ]);
+    let ran = bench.run(&["run", "experiments/toy.yaml", "--detach"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let home = bench.path("home");
+    fs::create_dir_all(&home).unwrap();
+    bench.program("trainer", "echo lathe-trainer 0.1.0");
+    let ask = || {
+        let mut doctor = bench.lathe(&["doctor", "local", "--json"]);
+        finished(doctor.env("HOME", &home).output().unwrap())
+    };
+    let ran = ask();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let report = ran.last_json();
+    let what = |about: &str| {
+        let findings = report["findings"].as_array().unwrap();
+        let found = findings.iter().find(|finding| finding["about"] == about);
+        found.map_or_else(String::new, |found| found["what"].to_string())
+    };
+    assert!(
+        what("trainer").contains("lathe-trainer 0.1.0 starts"),
+        "{report:#}"
+    );
+    assert!(what("disk").contains("free of"), "{report:#}");
+    assert!(what("runs").contains("1 going or waiting: "), "{report:#}");
+    assert_eq!(what("line"), "", "none is needed");
+    assert_eq!(fs::read_dir(&home).unwrap().count(), 0);
+    // Without a trainer no run starts here, and what to do is said.
+    fs::remove_file(bench.path("trainer")).unwrap();
+    let ran = ask();
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    fs::write(bench.path("go"), "").unwrap();
 }

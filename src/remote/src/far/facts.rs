@@ -3,13 +3,16 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 use runlog::disk;
-use runlog::run_dir::{Standing, host_name};
+use runlog::run_dir::{self, Standing, host_name};
+use runlog::state::{Liveness, glance};
 
 use super::session::{self, Keeping};
 use super::{Folder, Here, first_line, gpus, now_ms, own_program, runs, store};
-use crate::wire::{Facts, PROTOCOL, TrainerFacts};
+use crate::targets::DEFAULT_FOLDER;
+use crate::wire::{Facts, PROTOCOL, RunThere, TrainerFacts};
 
 pub(super) fn facts(
     folder: &Folder,
@@ -50,6 +53,36 @@ pub(super) fn facts(
         session_problem: (keeping == Keeping::None).then(session::advice),
         running,
     }
+}
+
+/// Of the machine that asks: its runs lie in `runs_root`, and no folder of lathe's is made for it.
+pub(super) fn of_this_machine(here: Here, runs_root: &Path) -> Facts {
+    // Where runs that came over ssh say which GPU they hold.
+    let folder = Folder::not_opened(DEFAULT_FOLDER);
+    let mut facts = facts(&folder, here, true, None, None);
+    let place = runs_root
+        .ancestors()
+        .find(|path| path.is_dir())
+        .unwrap_or(Path::new("."));
+    let disk = rustix::fs::statvfs(place).ok();
+    facts.folder = runs_root.display().to_string();
+    facts.free_bytes = disk::free_bytes(place);
+    facts.size_bytes = disk.map(|disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+    facts.has_user_systemd = false;
+    facts.session_problem = session::local_problem();
+    let now = SystemTime::now();
+    let (runs, _) = run_dir::list(runs_root).unwrap_or_default();
+    facts.running = runs
+        .iter()
+        .filter(|run| run.origin().is_none())
+        .filter(|run| glance(run, now).is_ok_and(|seen| seen.liveness == Liveness::Running))
+        .map(|run| RunThere {
+            name: run.name().to_owned(),
+            standing: Standing::Running,
+            exit: None,
+        })
+        .collect();
+    facts
 }
 
 fn glibc() -> Option<String> {

@@ -60,9 +60,14 @@ pub struct Here {
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn open(written: &str) -> Result<Self, String> {
+    /// To look into, if it is there.
+    fn not_opened(written: &str) -> Self {
         let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
-        let path = home.join(written.strip_prefix("~/").unwrap_or(written));
+        Self(home.join(written.strip_prefix("~/").unwrap_or(written)))
+    }
+
+    fn open(written: &str) -> Result<Self, String> {
+        let Self(path) = Self::not_opened(written);
         let told = |error: io::Error| format!("cannot use {}: {error}", path.display());
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(told)?;
@@ -324,6 +329,11 @@ fn answer(folder: &Folder, here: Here, ask: Ask) -> Result<Say, String> {
             Err("it does not know this request; put the same lathe on both sides".to_owned())
         }
     }
+}
+
+/// What `lathe doctor` wants to know of the machine that it is started on, whose runs lie in `runs_root`.
+pub fn own_facts(here: Here, runs_root: &Path) -> wire::Facts {
+    facts::of_this_machine(here, runs_root)
 }
 
 /// The runs here, newest first.

@@ -36,11 +36,26 @@ pub(super) fn keeping() -> Keeping {
     if let Some(systemd) = lingering_systemd() {
         return Keeping::Unit { systemd };
     }
-    // Who has no session of logind's is not ended by it.
-    if std::env::var_os("XDG_SESSION_ID").is_some() && ends_at_logout() {
+    if ends_with_the_session() {
         return Keeping::None;
     }
     Keeping::Session
+}
+
+/// What is left running in this session ends with it. Who has no session of logind's is not ended by it.
+fn ends_with_the_session() -> bool {
+    std::env::var_os("XDG_SESSION_ID").is_some() && ends_at_logout()
+}
+
+/// Why a run that this machine's user starts by hand would not outlive their session, and what to do.
+pub(super) fn local_problem() -> Option<String> {
+    ends_with_the_session().then(|| {
+        format!(
+            "what you leave running ends when you log out (KillUserProcesses=yes in logind.conf): run `loginctl enable-linger{}` once, and \
+             start runs with `systemd-run --user --scope lathe run …`, or have who runs the machine change that",
+            user().map(|user| format!(" {user}")).unwrap_or_default()
+        )
+    })
 }
 
 /// What to do where runs would end with the session that starts them.

@@ -5,12 +5,12 @@ use std::path::Path;
 use remote::doctor::{self, Diagnosis, Grade, Ours};
 use remote::targets::TargetKind;
 use remote::wire::{Ask, Gpus, Say};
-use remote::{Link, Target, hash};
+use remote::{Link, Target, far, hash};
 use runlog::exit_code;
-use runlog::run_dir::{RunDir, Standing};
+use runlog::run_dir::{self, ROOT_VARIABLE, RunDir, Standing};
 use serde_json::json;
 
-use super::{setup, target};
+use super::{setup, target, there};
 use crate::cli::arguments::{RunsPlace, TargetCommand};
 use crate::cli::{Failure, Output, run};
 use crate::launch;
@@ -150,12 +150,12 @@ pub fn examine(
     terminal: Terminal,
 ) -> Result<i32, Failure> {
     let target = target(name, terminal)?;
-    if !target.kind.is_elsewhere() {
-        return Err(Failure::usage(
-            "this machine needs no line; `lathe check EXPERIMENT` looks at it",
-        ));
-    }
-    let diagnosis = doctor::examine(&target, &ours());
+    let diagnosis = if target.kind.is_elsewhere() {
+        doctor::examine(&target, &ours())
+    } else {
+        let runs = run_dir::root(None, std::env::var_os(ROOT_VARIABLE).as_deref());
+        doctor::examine_this(&target, far::own_facts(there::here(), &runs))
+    };
     if json {
         out.json(&diagnosis)?;
     } else {
