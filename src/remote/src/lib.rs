@@ -17,6 +17,7 @@ pub mod doctor;
 pub mod far;
 pub mod hash;
 pub mod near;
+mod pieces;
 pub mod scheduler;
 pub mod setup;
 pub mod ssh;

@@ -248,6 +248,9 @@ pub enum Ask {
         run: String,
         path: String,
         offset: u64,
+        /// Its pieces may be compressed.
+        #[serde(default)]
+        packs: bool,
     },
     /// Ends the run's process: first as Ctrl-C does, by force when it does not listen.
     End {
@@ -281,6 +284,9 @@ pub enum Say {
     Opened {
         version: String,
         host: String,
+        /// It takes pieces of files that are compressed.
+        #[serde(default)]
+        packs: bool,
     },
     Facts(Box<Facts>),
     /// Bytes of each that are there; whole files are left out.
@@ -346,6 +352,9 @@ pub enum Say {
     /// Bytes of a file that was asked for; `left` more come.
     Chunk {
         left: u64,
+        /// The body is one frame of zstd, of so many bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        packed_from: Option<u64>,
     },
     Ending {
         pid: u32,

@@ -225,6 +225,7 @@ pub fn serve(here: Here) -> io::Result<()> {
     let opened = Say::Opened {
         version: here.version.to_owned(),
         host,
+        packs: true,
     };
     say(&output, &opened, b"")?;
     let mut census = census::Census::default();
@@ -260,10 +261,15 @@ pub fn serve(here: Here) -> io::Result<()> {
                     return Ok(());
                 }
             }
-            Ask::Get { run, path, offset } => {
+            Ask::Get {
+                run,
+                path,
+                offset,
+                packs,
+            } => {
                 let sent = folder
                     .run(&run)
-                    .and_then(|run| store::get(&run, &path, offset, &output));
+                    .and_then(|run| store::get(&run, &path, offset, packs, &output));
                 if let Err(reason) = sent {
                     say(&output, &Say::No { reason }, b"")?;
                 }

@@ -1,7 +1,7 @@
 //! Files by what they hold: sent once, whole or in parts, checked by their hash before anybody uses them.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, Seek, SeekFrom, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -10,12 +10,11 @@ use runlog::disk;
 
 use super::{Folder, is_inner, lock};
 use crate::hash;
+use crate::pieces;
 use crate::setup::libraries::libraries;
 use crate::ssh::private_dir;
 use crate::wire::{self, Blob, Say, Sent};
 
-/// Of one frame of a file on its way.
-const CHUNK_BYTES: usize = 256 << 10;
 /// Room that is left on the disk when files are taken: a run must be able to write.
 const SPARE_BYTES: u64 = 64 << 20;
 
@@ -116,11 +115,12 @@ pub(super) fn put(
     file.seek(SeekFrom::Start(offset)).map_err(told)?;
     let mut at = offset;
     while at < blob.size {
-        let Some((Say::Chunk { .. }, body)) =
+        let Some((Say::Chunk { packed_from, .. }, body)) =
             wire::receive::<Say>(input).map_err(|error| format!("the line was cut: {error}"))?
         else {
             return Err("the file was not sent whole".to_owned());
         };
+        let body = pieces::unpacked(body, packed_from).map_err(|error| error.to_string())?;
         file.write_all(&body).map_err(told)?;
         at += body.len() as u64;
     }
@@ -288,6 +288,7 @@ pub(super) fn get(
     run: &Path,
     path: &str,
     offset: u64,
+    packs: bool,
     output: &Mutex<io::Stdout>,
 ) -> Result<(), String> {
     if !is_inner(path) {
@@ -297,12 +298,12 @@ pub(super) fn get(
     let mut file = File::open(run.join(path)).map_err(told)?;
     let mut left = file.metadata().map_err(told)?.len().saturating_sub(offset);
     file.seek(SeekFrom::Start(offset)).map_err(told)?;
-    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut pieces = pieces::Sender::new(packs);
+    // Also of an empty file one piece.
     loop {
-        let want = left.min(CHUNK_BYTES as u64) as usize;
-        file.read_exact(&mut chunk[..want]).map_err(told)?;
-        left -= want as u64;
-        wire::send(&mut *lock(output), &Say::Chunk { left }, &chunk[..want]).map_err(told)?;
+        let (head, body) = pieces.next(&mut file, left).map_err(told)?;
+        wire::send(&mut *lock(output), &head, &body).map_err(told)?;
+        left -= left.min(pieces::PIECE_BYTES as u64);
         if left == 0 {
             return Ok(());
         }
@@ -323,7 +324,11 @@ mod tests {
     fn frames(bytes: &[u8], chunk: usize) -> Vec<u8> {
         let mut text = Vec::new();
         for part in bytes.chunks(chunk) {
-            wire::send(&mut text, &Say::Chunk { left: 0 }, part).unwrap();
+            let head = Say::Chunk {
+                left: 0,
+                packed_from: None,
+            };
+            wire::send(&mut text, &head, part).unwrap();
         }
         text
     }

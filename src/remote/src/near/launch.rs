@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::link::{Link, LinkError};
 use crate::hash;
+use crate::pieces;
 use crate::scheduler::Scheduler;
 use crate::wire::{Again, Ask, Begin, Blob, NotResumed, Say, Sent};
 
-/// Of one frame of a file.
-const CHUNK_BYTES: usize = 256 << 10;
 /// A large file is hashed and synced there before it is acknowledged.
 const STORE_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -151,13 +150,11 @@ fn put(link: &mut Link, blob: &Blob, offset: u64, from: &Path) -> Result<(), Shi
     };
     link.tell(&request)?;
     let mut left = blob.size - offset;
-    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut pieces = pieces::Sender::new(link.packs);
     while left > 0 {
-        let want = left.min(CHUNK_BYTES as u64) as usize;
-        // Shorter than it was a moment ago: it is being written, and cannot be sent.
-        file.read_exact(&mut chunk[..want]).map_err(read)?;
-        left -= want as u64;
-        link.send(&Say::Chunk { left }, &chunk[..want])?;
+        let (head, body) = pieces.next(&mut file, left).map_err(read)?;
+        link.send(&head, &body)?;
+        left -= left.min(pieces::PIECE_BYTES as u64);
     }
     match link.next(STORE_PATIENCE)? {
         (Say::Stored { .. }, _) => Ok(()),

@@ -70,6 +70,8 @@ pub struct Link {
     pub version: String,
     /// What the other machine calls itself.
     pub far_host: String,
+    /// It takes pieces of files that are compressed.
+    pub(crate) packs: bool,
 }
 
 /// The whole command line over there. Nothing that varies stands in it but the program's path.
@@ -139,13 +141,14 @@ impl Link {
             stderr,
             version: String::new(),
             far_host: String::new(),
+            packs: false,
         })
     }
 
     fn greeted(&mut self, patience: Duration) -> Result<(), LinkError> {
         // The first frame is the greeting, made one by the listener.
         match self.next(patience)? {
-            (Say::Opened { version, host }, _) => {
+            (Say::Opened { version, host, .. }, _) => {
                 self.version.clone_from(&version);
                 if host == PROTOCOL.to_string() {
                     return Ok(());
@@ -166,8 +169,10 @@ impl Link {
             token: target.token(),
         };
         match self.ask(&open)? {
-            Say::Opened { host, .. } => {
+            Say::Opened { host, packs, .. } => {
                 self.far_host = host;
+                // On one machine nothing is gained.
+                self.packs = packs && !target.is_here();
                 Ok(())
             }
             other => Err(self.garbled(&format!("{other:?}"))),
@@ -285,7 +290,15 @@ fn listen(output: ChildStdout, sender: SyncSender<Frame>) -> io::Result<()> {
             let mut output = BufReader::with_capacity(64 << 10, output);
             let greeting = wire::await_greeting(&mut output).map(|(protocol, version)| {
                 let host = protocol.to_string();
-                Some((Say::Opened { version, host }, Vec::new()))
+                let packs = false;
+                Some((
+                    Say::Opened {
+                        version,
+                        host,
+                        packs,
+                    },
+                    Vec::new(),
+                ))
             });
             let mut is_going = greeting.is_ok() && sender.send(greeting).is_ok();
             while is_going {

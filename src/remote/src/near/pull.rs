@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::link::{Link, LinkError, PATIENCE};
 use crate::far::is_inner;
 use crate::hash;
+use crate::pieces;
 use crate::wire::{Ask, Blob, Say};
 
 /// The other side hashes every file of the folder first.
@@ -111,11 +112,14 @@ fn get(
         run: run.to_owned(),
         path: path.to_owned(),
         offset,
+        packs: link.packs,
     })?;
     let mut came = 0;
     loop {
         match link.next(PATIENCE)? {
-            (Say::Chunk { left }, body) => {
+            (Say::Chunk { left, packed_from }, body) => {
+                let body = pieces::unpacked(body, packed_from)
+                    .map_err(|error| link.garbled(&format!("{path}: {error}")))?;
                 file.write_all(&body).map_err(write)?;
                 came += body.len() as u64;
                 if left == 0 {
