@@ -15,6 +15,10 @@ use crate::wire::{self, Ask, FAR_COMMAND, PROTOCOL, Say};
 
 /// Beyond ssh's own time to connect: a loaded machine, a jump, a slow home directory.
 const GREETING_PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks, while a connection is made, at whether that is in vain.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A network that comes up changes several times within a second or two: each attempt gets as long.
+const LEAST_ATTEMPT: Duration = Duration::from_secs(1);
 /// An answer to a simple question.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Of ssh's words, the last are kept.
@@ -107,10 +111,18 @@ pub(crate) fn carrier(target: &Target, ssh: &Ssh) -> Result<Command, LinkError> 
 impl Link {
     /// Connects and opens the folder there. Nothing is asked on the terminal.
     pub fn open(target: &Target) -> Result<Self, LinkError> {
+        Self::open_unless(target, || false)
+    }
+
+    /// The same; an attempt that has had its second is given up as soon as `is_vain` says so.
+    pub(crate) fn open_unless(
+        target: &Target,
+        is_vain: impl Fn() -> bool,
+    ) -> Result<Self, LinkError> {
         let ssh = target.ssh();
         let command = carrier(target, &ssh)?;
         let mut link = Self::start(&target.name, command)?;
-        link.greeted(ssh.connect_timeout + GREETING_PATIENCE)?;
+        link.greeted(ssh.connect_timeout + GREETING_PATIENCE, is_vain)?;
         link.begin(target)?;
         Ok(link)
     }
@@ -145,9 +157,21 @@ impl Link {
         })
     }
 
-    fn greeted(&mut self, patience: Duration) -> Result<(), LinkError> {
+    fn greeted(&mut self, patience: Duration, is_vain: impl Fn() -> bool) -> Result<(), LinkError> {
+        let start = Instant::now();
         // The first frame is the greeting, made one by the listener.
-        match self.next(patience)? {
+        let greeting = loop {
+            match self.next(LOOK_EVERY) {
+                Err(LinkError::Silent { host, .. }) => {
+                    let waited = start.elapsed();
+                    if waited >= patience || (waited >= LEAST_ATTEMPT && is_vain()) {
+                        return Err(LinkError::Silent { host, waited });
+                    }
+                }
+                heard => break heard?,
+            }
+        };
+        match greeting {
             (Say::Opened { version, host, .. }, _) => {
                 self.version.clone_from(&version);
                 if host == PROTOCOL.to_string() {

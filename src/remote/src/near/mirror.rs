@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use runlog::disk;
 use runlog::run_dir::{
     Exit, Mirror, MirrorLink, Origin, ProcessIdentity, RunDir, RunDirError, RunInfo, Standing,
@@ -38,7 +38,7 @@ const LOCK_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks, in a wait for a cut line, at whether this machine's network has changed.
 const NETWORK_EVERY: Duration = Duration::from_millis(250);
 /// A line that held this long was a good one: the next wait is short again.
-const GOOD_LINE: Duration = Duration::from_secs(10);
+const GOOD_LINE: SignedDuration = SignedDuration::from_secs(10);
 /// Between two looks at whether a disk that was full has room.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
 /// With less than this on the disk here nothing is asked for that could not be kept.
@@ -274,13 +274,15 @@ fn keep(path: &Path, target: &Target, shared: &Shared) {
     let mut attempts = 0;
     let mut cut_at: Option<Timestamp> = None;
     loop {
-        let began = Instant::now();
+        let began = Timestamp::now();
         let changes = network_changes();
-        let ended = follow(&mut run_dir, target, shared, &mut notes);
+        let ended = follow(&mut run_dir, target, shared, &mut notes, changes);
         if shared.is_stopping() || matches!(ended, Ok(true)) {
             return;
         }
-        if began.elapsed() >= GOOD_LINE {
+        // By what was heard: an attempt to connect takes its time too.
+        let heard_at = notes.mirror.heard_at.unwrap_or(began);
+        if heard_at.duration_since(began) >= GOOD_LINE {
             waits = Waits::default();
             attempts = 0;
             cut_at = None;
@@ -400,12 +402,14 @@ impl Clocks {
     }
 }
 
-/// One connection. True: everything is here; false: closed, or told to stop.
+/// One connection. True: everything is here; false: closed, or told to stop. `changes`: of the network until now; one that changes while it
+/// connects may have left the attempt with an address that is no more.
 fn follow(
     run_dir: &mut RunDir,
     target: &Target,
     shared: &Shared,
     notes: &mut Notes<'_>,
+    changes: u64,
 ) -> Result<bool, KeepError> {
     let Some(Origin::Target { path, .. }) = run_dir.origin().cloned() else {
         return Err(KeepError::Here(format!(
@@ -424,7 +428,7 @@ fn follow(
             KeepError::Here(format!("cannot write {name} of the copy: {error}"))
         })?);
     }
-    let mut link = Link::open(target)?;
+    let mut link = Link::open_unless(target, || network_changes() != changes)?;
     let have: Result<Vec<Have>, io::Error> = files.iter().map(Copied::have).collect();
     link.tell(&Ask::Stream {
         run: name,
