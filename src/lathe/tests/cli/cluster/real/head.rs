@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::super::queue::{Cluster, assert_no_file_has};
 use super::super::slurm::has_step;
+use super::daemons::free_port;
 use super::trainer;
 use crate::fake_trainer::{Act, checkpoint, ended, learning, started, step, wait_until};
 use crate::harness::finished;
@@ -16,6 +17,10 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 struct Head {
     cluster: Cluster,
     program: String,
+    /// Where it is spoken to.
+    address: String,
+    /// Its own: other heads of this machine, this test's among them, have others.
+    folder: String,
 }
 
 impl Head {
@@ -34,28 +39,42 @@ impl Head {
         cluster
             .variables
             .push(("RAY_AUTH_TOKEN".to_owned(), TOKEN.to_owned()));
-        let head = Self { cluster, program };
+        let [gcs, dashboard, agent, client] = [(); 4].map(|()| free_port());
+        let head = Self {
+            cluster,
+            program,
+            address: format!("http://127.0.0.1:{dashboard}"),
+            // Sockets lie in it, whose paths must be short.
+            folder: format!("/tmp/lathe-ray-{}", std::process::id()),
+        };
         let status = head
             .ray(&[
                 "start",
                 "--head",
                 "--node-ip-address=127.0.0.1",
-                "--port=6399",
                 "--dashboard-host=127.0.0.1",
-            ])
-            .args([
-                "--dashboard-port=8299",
                 "--num-cpus=2",
                 "--object-store-memory=100000000",
                 "--disable-usage-stats",
             ])
-            .arg(format!("--temp-dir=/tmp/lathe-ray-{}", std::process::id()))
+            .args([
+                format!("--port={gcs}"),
+                format!("--dashboard-port={dashboard}"),
+                format!("--dashboard-agent-listen-port={agent}"),
+                format!("--ray-client-server-port={client}"),
+                format!("--temp-dir={}", head.folder),
+            ])
             .status()
             .unwrap();
         assert!(status.success(), "{status}");
-        head.cluster
-            .write_targets("head", "  kind: ray\n  address: http://127.0.0.1:8299\n");
+        head.writes_targets("");
         Some(head)
+    }
+
+    /// `more`: further keys, each on a line of its own with two spaces before it.
+    fn writes_targets(&self, more: &str) {
+        let text = format!("  kind: ray\n  address: {}\n{more}", self.address);
+        self.cluster.write_targets("head", &text);
     }
 
     fn ray(&self, arguments: &[&str]) -> Command {
@@ -73,8 +92,11 @@ impl Head {
 
 impl Drop for Head {
     fn drop(&mut self) {
-        let _ = self.ray(&["stop", "--force"]).status();
-        let _ = std::fs::remove_dir_all(format!("/tmp/lathe-ray-{}", std::process::id()));
+        // Not `ray stop`, which ends every Ray of this machine. Its workers go with the raylet.
+        let _ = Command::new("pkill")
+            .args(["-KILL", "-f", &self.folder])
+            .status();
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -118,10 +140,7 @@ fn a_real_head_node_runs_queues_and_stops_and_the_real_trainer_goes_on_there_in_
     assert_eq!(ran.code, Some(130), "{ran:?}");
 
     // More than there is.
-    cluster.write_targets(
-        "head",
-        "  kind: ray\n  address: http://127.0.0.1:8299\n  gpus: 1\n",
-    );
+    head.writes_targets("  gpus: 1\n");
     let standing = cluster.detached("head", "waits")["standing"].to_string();
     assert!(standing.contains("it waits in Ray's queue"), "{standing}");
     assert_eq!(cluster.run(&["stop", "waits"]).code, Some(0));
@@ -134,7 +153,7 @@ fn a_real_head_node_runs_queues_and_stops_and_the_real_trainer_goes_on_there_in_
     );
 
     // A trainer that dies.
-    cluster.write_targets("head", "  kind: ray\n  address: http://127.0.0.1:8299\n");
+    head.writes_targets("");
     cluster.bench.trainer(&[started(4), step(1, 0.5), Act::Die]);
     let ran = cluster.run(&["run", "toy.yaml", "--on", "head", "--json"]);
     assert_eq!(ran.code, Some(4), "{ran:?}");
