@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use runlog::control::ONE_SIGNAL;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tokio::sync::Notify;
 
@@ -64,15 +65,17 @@ impl Stop {
     }
 
     /// Listens for signals on a thread of its own; the second one says `last_words` (given the steps trained) and exits at
-    /// once with code 130.
+    /// once with code 130. Where [`ONE_SIGNAL`] is set, all of them are one: a scheduler signals every process of a job, and what
+    /// watches over the run hands its own on; who wants an end at once kills.
     pub fn listen(&self, last_words: impl FnOnce(u64) + Send + 'static) -> std::io::Result<()> {
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
         let stop = self.clone();
+        let all_are_one = std::env::var_os(ONE_SIGNAL).is_some();
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
                 for _ in signals.forever() {
-                    if stop.is_asked() {
+                    if stop.is_asked() && !all_are_one {
                         break;
                     }
                     stop.ask();

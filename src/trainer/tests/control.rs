@@ -513,6 +513,43 @@ fn a_run_that_is_stopped_on_a_full_disk_waits_for_room_and_loses_no_step() {
     assert!(!live.run_dir.reserve_path().exists());
 }
 
+fn signal(live: &Live, name: &str) {
+    let sent = std::process::Command::new("kill")
+        .args([&format!("-{name}"), &live.child.id().to_string()])
+        .status();
+    assert!(sent.expect("kill").success());
+}
+
+fn waits_for_room(live: &mut Live) {
+    wait_until("the wait for room", || {
+        let status = live.client.status().expect("a status");
+        (status.waits.iter()).any(|wait| wait.name.starts_with("room on the disk"))
+    });
+}
+
+#[test]
+fn in_a_job_all_signals_are_one_and_no_step_is_lost() {
+    let (root, data) = fixture();
+    let Some(disk) = SmallDisk::mount(root.path().join("small")) else {
+        eprintln!("skipped: no right to mount a small disk here");
+        return;
+    };
+    let mut live = Live::in_a_job(&disk.0, endless(&data, "  mode: sync\n"));
+    live.apply(Command::Pause);
+    live.step_to(2);
+    let trained = live.client.status().expect("a status").step;
+    let filler = disk.fill();
+    // The scheduler's, which every process of the job gets, and what the run's watcher makes of its own.
+    signal(&live, "TERM");
+    waits_for_room(&mut live);
+    signal(&live, "TERM");
+    signal(&live, "INT");
+    waits_for_room(&mut live);
+    fs::remove_file(filler).expect("removable");
+    assert_eq!(live.child.wait().expect("our child").code(), Some(130));
+    assert!(live.run_dir.checkpoint_path(trained).exists());
+}
+
 #[test]
 fn a_second_signal_ends_the_wait_for_room_and_the_log_has_the_run_s_end() {
     let (root, data) = fixture();
@@ -525,19 +562,9 @@ fn a_second_signal_ends_the_wait_for_room_and_the_log_has_the_run_s_end() {
     live.step_to(2);
     let trained = live.client.status().expect("a status").step;
     disk.fill();
-    let pid = live.child.id().to_string();
-    let interrupt = || {
-        let sent = std::process::Command::new("kill")
-            .args(["-INT", &pid])
-            .status();
-        assert!(sent.expect("kill").success());
-    };
-    interrupt();
-    wait_until("the wait for room", || {
-        let status = live.client.status().expect("a status");
-        (status.waits.iter()).any(|wait| wait.name.starts_with("room on the disk"))
-    });
-    interrupt();
+    signal(&live, "INT");
+    waits_for_room(&mut live);
+    signal(&live, "INT");
     assert_eq!(live.child.wait().expect("our child").code(), Some(130));
     let ended = live.kinds().into_iter().rev().find_map(|kind| match kind {
         EventKind::RunEnded { reason, steps, .. } => Some((reason, steps)),

@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
+use runlog::control::ONE_SIGNAL;
 use runlog::disk;
 use runlog::run_dir::{Exit, ProcessIdentity, host_name};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -346,6 +347,9 @@ fn start(
         .current_dir(&job.project)
         .stdin(Stdio::null())
         .envs(environment);
+    if job.under.is_some() {
+        command.env(ONE_SIGNAL, "1");
+    }
     if let Some(libraries) = &job.libraries {
         let before = environment
             .get(facts::LIBRARY_PATH)

@@ -12,6 +12,10 @@
 //!
 //! Knows how commands travel; what they do is the trainer's business.
 
+/// A variable of the trainer's environment: however many signals ask it to end, they are one. Set where a scheduler signals every process
+/// of a job, and what watches over the run too.
+pub const ONE_SIGNAL: &str = "LATHE_ONE_SIGNAL";
+
 mod arms;
 mod client;
 mod connection;

@@ -55,12 +55,23 @@ impl Live {
         Self::with(run_dir, "run", &given)
     }
 
+    /// As in a job of a scheduler's: all signals are one.
+    pub fn in_a_job(root: &Path, yaml: String) -> Self {
+        let variable = [(runlog::control::ONE_SIGNAL, "1")];
+        Self::started(tiny::run_dir(root, yaml), "run", &[], &variable)
+    }
+
     fn with(run_dir: RunDir, job: &str, more: &[String]) -> Self {
+        Self::started(run_dir, job, more, &[])
+    }
+
+    fn started(run_dir: RunDir, job: &str, more: &[String], variables: &[(&str, &str)]) -> Self {
         let log = fs::File::create(run_dir.log_path()).expect("a log");
         let mut child = Program::new(env!("CARGO_BIN_EXE_lathe-trainer"))
             .args([job, "--run-dir"])
             .arg(run_dir.path())
             .args(more)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

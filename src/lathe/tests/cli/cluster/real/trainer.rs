@@ -108,7 +108,7 @@ fn the_real_trainer_is_preempted_on_a_real_slurm_and_goes_on_as_of_its_checkpoin
     );
     let ran = run(
         cluster,
-        &["trainer.total_training_steps=10", "--on", "lab", "--detach"],
+        &["trainer.total_training_steps=60", "--on", "lab", "--detach"],
     );
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let events_there = cluster.run_there().join("events.jsonl");
@@ -132,7 +132,7 @@ fn the_real_trainer_is_preempted_on_a_real_slurm_and_goes_on_as_of_its_checkpoin
     let resumed = events(&events_there, "run_resumed");
     assert_eq!(resumed.len(), 1);
     assert_resumed(&cluster.run_there(), &resumed[0]);
-    assert_whole(&events_there, 10);
+    assert_whole(&events_there, 60);
     cluster.assert_same();
 }
 
@@ -207,7 +207,7 @@ fn a_run_whose_node_dies_goes_on_from_its_newest_checkpoint_on_the_other() {
     let ran = run(
         &slurm.cluster,
         &[
-            "trainer.total_training_steps=12",
+            "trainer.total_training_steps=60",
             "trainer.save_freq=2",
             "--on",
             "lab",
@@ -225,7 +225,7 @@ fn a_run_whose_node_dies_goes_on_from_its_newest_checkpoint_on_the_other() {
     });
     let node = host(&slurm.cluster);
     slurm.kill_node(&node);
-    assert!(!has_step(&events_there, 12), "it died too late");
+    assert!(!has_step(&events_there, 60), "it died too late");
     let job = slurm.job();
     wait_until("Slurm has noticed", || {
         slurm.job_state(&job) == "PENDING" && slurm.shown(&job, "Restarts") == "1"
@@ -243,7 +243,7 @@ fn a_run_whose_node_dies_goes_on_from_its_newest_checkpoint_on_the_other() {
         resumed[0]["from_step"].as_u64().unwrap() >= 2,
         "{resumed:?}"
     );
-    assert_whole(&events_there, 12);
+    assert_whole(&events_there, 60);
     slurm.cluster.assert_same();
     let log = fs::read_to_string(there.join("log.txt")).unwrap();
     assert!(
