@@ -480,100 +480,123 @@ impl Drop for SmallDisk {
     }
 }
 
+/// A paused run that has trained some steps, and its disk, which is full by now.
+struct OnAFullDisk {
+    live: Live,
+    trained: u64,
+    filler: std::path::PathBuf,
+    _disk: SmallDisk,
+    _root: tempfile::TempDir,
+}
+
+impl OnAFullDisk {
+    /// None: skipped, and said why.
+    fn start(run: impl Fn(&std::path::Path, String) -> Live) -> Option<Self> {
+        let (root, data) = fixture();
+        let Some(disk) = SmallDisk::mount(root.path().join("small")) else {
+            eprintln!("skipped: no right to mount a small disk here");
+            return None;
+        };
+        let mut live = run(&disk.0, endless(&data, "  mode: sync\n"));
+        live.apply(Command::Pause);
+        live.step_to(2);
+        Some(Self {
+            trained: live.client.status().expect("a status").step,
+            filler: disk.fill(),
+            live,
+            _disk: disk,
+            _root: root,
+        })
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.live.child.id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args([&format!("-{name}"), &pid])
+            .status();
+        assert!(sent.expect("kill").success());
+    }
+
+    fn waits_for_room(&self) {
+        let wanted = format!(
+            "room on the disk for the checkpoint of step {}",
+            self.trained
+        );
+        let mut asking = Client::connect(&self.live.run_dir, "bo@desk").expect("another client");
+        wait_until("the wait for room", || {
+            let status = asking.status().expect("a status");
+            status.waits.iter().any(|wait| wait.name == wanted)
+        });
+        assert!(!self.has_checkpoint());
+    }
+
+    fn has_checkpoint(&self) -> bool {
+        self.live.run_dir.checkpoint_path(self.trained).exists()
+    }
+
+    /// Its exit code, and its last words with the steps that they tell of.
+    fn ended(&mut self) -> (Option<i32>, String, u64) {
+        let code = self.live.child.wait().expect("our child").code();
+        let ended = self
+            .live
+            .kinds()
+            .into_iter()
+            .rev()
+            .find_map(|kind| match kind {
+                EventKind::RunEnded { reason, steps, .. } => Some((reason, steps)),
+                _ => None,
+            });
+        let (reason, steps) = ended.expect("the run's end, in the room that was kept for it");
+        (code, reason, steps)
+    }
+}
+
 #[test]
 fn a_run_that_is_stopped_on_a_full_disk_waits_for_room_and_loses_no_step() {
-    let (root, data) = fixture();
-    let Some(disk) = SmallDisk::mount(root.path().join("small")) else {
-        eprintln!("skipped: no right to mount a small disk here");
+    let run = |root: &std::path::Path, yaml| Live::start(root, "run", yaml);
+    let Some(mut full) = OnAFullDisk::start(run) else {
         return;
     };
-    let mut live = Live::start(&disk.0, "run", endless(&data, "  mode: sync\n"));
-    live.apply(Command::Pause);
-    live.step_to(2);
-    let trained = live.client.status().expect("a status").step;
-    let filler = disk.fill();
-    let (_, answer) = live.client.ask(Command::Stop).expect("an answer");
+    let (_, answer) = full.live.client.ask(Command::Stop).expect("an answer");
     assert!(matches!(answer, Answer::Accepted { .. }), "{answer:?}");
-    let wanted = format!("room on the disk for the checkpoint of step {trained}");
-    let mut asking = Client::connect(&live.run_dir, "bo@desk").expect("another client");
-    wait_until("the wait for room", || {
-        let status = asking.status().expect("a status");
-        status.waits.iter().any(|wait| wait.name == wanted)
-    });
-    assert!(!live.run_dir.checkpoint_path(trained).exists());
-    fs::remove_file(filler).expect("removable");
-    assert_eq!(live.child.wait().expect("our child").code(), Some(130));
-    assert!(live.run_dir.checkpoint_path(trained).exists());
-    let ended = live.kinds().into_iter().rev().find_map(|kind| match kind {
-        EventKind::RunEnded { reason, .. } => Some(reason),
-        _ => None,
-    });
-    let wanted = format!("stopped on request after step {trained}");
-    assert_eq!(ended.as_deref(), Some(wanted.as_str()));
-    assert!(!live.run_dir.reserve_path().exists());
-}
-
-fn signal(live: &Live, name: &str) {
-    let sent = std::process::Command::new("kill")
-        .args([&format!("-{name}"), &live.child.id().to_string()])
-        .status();
-    assert!(sent.expect("kill").success());
-}
-
-fn waits_for_room(live: &mut Live) {
-    wait_until("the wait for room", || {
-        let status = live.client.status().expect("a status");
-        (status.waits.iter()).any(|wait| wait.name.starts_with("room on the disk"))
-    });
+    full.waits_for_room();
+    fs::remove_file(&full.filler).expect("removable");
+    let reason = format!("stopped on request after step {}", full.trained);
+    assert_eq!(full.ended(), (Some(130), reason, full.trained));
+    assert!(full.has_checkpoint());
+    assert!(!full.live.run_dir.reserve_path().exists());
 }
 
 #[test]
 fn in_a_job_all_signals_are_one_and_no_step_is_lost() {
-    let (root, data) = fixture();
-    let Some(disk) = SmallDisk::mount(root.path().join("small")) else {
-        eprintln!("skipped: no right to mount a small disk here");
+    let Some(mut full) = OnAFullDisk::start(Live::in_a_job) else {
         return;
     };
-    let mut live = Live::in_a_job(&disk.0, endless(&data, "  mode: sync\n"));
-    live.apply(Command::Pause);
-    live.step_to(2);
-    let trained = live.client.status().expect("a status").step;
-    let filler = disk.fill();
     // The scheduler's, which every process of the job gets, and what the run's watcher makes of its own.
-    signal(&live, "TERM");
-    waits_for_room(&mut live);
-    signal(&live, "TERM");
-    signal(&live, "INT");
-    waits_for_room(&mut live);
-    fs::remove_file(filler).expect("removable");
-    assert_eq!(live.child.wait().expect("our child").code(), Some(130));
-    assert!(live.run_dir.checkpoint_path(trained).exists());
+    full.signal("TERM");
+    full.waits_for_room();
+    full.signal("TERM");
+    full.signal("INT");
+    full.waits_for_room();
+    fs::remove_file(&full.filler).expect("removable");
+    assert_eq!(full.ended().0, Some(130));
+    assert!(full.has_checkpoint());
 }
 
 #[test]
 fn a_second_signal_ends_the_wait_for_room_and_the_log_has_the_run_s_end() {
-    let (root, data) = fixture();
-    let Some(disk) = SmallDisk::mount(root.path().join("small")) else {
-        eprintln!("skipped: no right to mount a small disk here");
+    let run = |root: &std::path::Path, yaml| Live::start(root, "run", yaml);
+    let Some(mut full) = OnAFullDisk::start(run) else {
         return;
     };
-    let mut live = Live::start(&disk.0, "run", endless(&data, "  mode: sync\n"));
-    live.apply(Command::Pause);
-    live.step_to(2);
-    let trained = live.client.status().expect("a status").step;
-    disk.fill();
-    signal(&live, "INT");
-    waits_for_room(&mut live);
-    signal(&live, "INT");
-    assert_eq!(live.child.wait().expect("our child").code(), Some(130));
-    let ended = live.kinds().into_iter().rev().find_map(|kind| match kind {
-        EventKind::RunEnded { reason, steps, .. } => Some((reason, steps)),
-        _ => None,
-    });
-    let (reason, steps) = ended.expect("the run's end, in the room that was kept for it");
-    assert_eq!(steps, trained);
+    full.signal("INT");
+    full.waits_for_room();
+    full.signal("INT");
+    let (code, reason, steps) = full.ended();
+    assert_eq!((code, steps), (Some(130), full.trained));
     assert!(
         reason.starts_with("ended at once by a second signal"),
         "{reason}"
     );
+    assert!(!full.has_checkpoint());
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::arguments::{Form, RunArguments, RunsPlace};
 use super::check::finding_line;
 use super::experiment_file;
-use super::{Failure, Output, checkpoints, elsewhere, report, resume, reward, runs};
+use super::{Failure, Output, checkpoints, elsewhere, import, report, resume, reward, runs};
 use crate::headless::{End, Follow, Followed, JsonView, PlainView, ProgressView, View};
 use crate::launch::{self, Job, Order, Signs, StartError, Trainer};
 use crate::terminal::Terminal;
@@ -322,6 +322,8 @@ pub fn follow(
     let run_dir = runs::find(place, run)?;
     let follow = Follow::new(&run_dir.events_path())
         .map_err(|error| Failure::unexpected(format!("cannot take over signals: {error}")))?;
+    // Of another tracker's run: what it writes from here on.
+    let _projecting = import::kept_up_to_date(&run_dir)?;
     let keeper = elsewhere::keep(&run_dir)?;
     let rollouts = experiment_file::rollouts_per_step_of_run(&run_dir);
     let followed = watch(&run_dir, form, rollouts, out, terminal, |view| {

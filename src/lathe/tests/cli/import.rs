@@ -143,6 +143,44 @@ fn what_is_no_run_is_refused_with_what_could_be_one() {
 }
 
 #[test]
+fn a_run_of_another_tracker_is_followed_by_its_path_as_it_is_written() {
+    let bench = Bench::new();
+    let path = bench.path("metrics.jsonl");
+    let write = |steps: std::ops::Range<u32>| {
+        let mut file = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .unwrap();
+        for step in steps {
+            writeln!(
+                file,
+                "{{\"step\": {step}, \"data\": {{\"critic/score/mean\": 0.5}}}}"
+            )
+            .unwrap();
+        }
+    };
+    // Not even a whole step when it is begun.
+    write(1..2);
+    let mut follower = bench
+        .lathe(["follow", "metrics.jsonl", "--json"])
+        .stdout(fs::File::create(bench.path("told")).unwrap())
+        .spawn()
+        .unwrap();
+    let has_told = |step: u32| {
+        let told = fs::read_to_string(bench.path("told")).unwrap();
+        told.contains(&format!("\"event\":\"step_ended\",\"step\":{step},"))
+    };
+    write(2..4);
+    wait_until("its third step is told", || has_told(3));
+    write(4..9);
+    wait_until("its eighth", || has_told(8));
+    let pid = Pid::from_raw(follower.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    follower.wait().unwrap();
+}
+
+#[test]
 fn a_followed_run_grows_until_the_following_is_interrupted() {
     let bench = Bench::new();
     let path = bench.path("metrics.jsonl");

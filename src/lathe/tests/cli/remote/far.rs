@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::net::{Net, quiet};
 use crate::fake_trainer::{Act, ended, started, step, wait_until};
 use crate::harness::{Bench, Ran, finished};
+use crate::screen::Screen;
 use runlog::event::RunStatus;
 
 pub struct Far {
@@ -209,6 +210,17 @@ impl Far {
             ("XDG_RUNTIME_DIR", self.bench.path("xdg")),
             ("HOME", self.bench.path("")),
         ]
+    }
+
+    /// The workbench in a terminal of 120 columns, without colour.
+    pub fn screen(&self, arguments: &[&str]) -> Screen {
+        let environment = self.environment();
+        let mut environment: Vec<(&str, &str)> = environment
+            .iter()
+            .map(|(name, path)| (*name, path.to_str().unwrap()))
+            .collect();
+        environment.push(("NO_COLOR", "1"));
+        Screen::start(&self.bench, arguments, 120, &environment)
     }
 
     pub fn run(&self, arguments: &[&str]) -> Ran {

@@ -11,7 +11,6 @@ use crate::fake_trainer::{
     Act, checkpoint, ended, going_on, save_checkpoint, started, step, wait_until,
 };
 use crate::harness::finished;
-use crate::screen::Screen;
 
 /// Two steps, a checkpoint, and a death.
 fn dying() -> Vec<Act> {
@@ -67,13 +66,7 @@ fn page_runs_has_it_go_on_there() {
     let Some(far) = Far::new() else { return };
     killed(&far);
     far.bench.trainer(&going_on(2, 4));
-    let environment = far.environment();
-    let mut environment: Vec<(&str, &str)> = environment
-        .iter()
-        .map(|(name, path)| (*name, path.to_str().unwrap()))
-        .collect();
-    environment.push(("NO_COLOR", "1"));
-    let mut screen = Screen::start(&far.bench, &[], 120, &environment);
+    let mut screen = far.screen(&[]);
     screen.shows("dead");
     screen.type_keys("r");
     screen.shows("In its own directory on loop");

@@ -10,7 +10,6 @@ use super::far::{Far, has_step, two_parts};
 use super::net::LOST_ONE_OF;
 use crate::fake_trainer::{Act, ended, started, step, wait_until};
 use crate::harness::finished;
-use crate::screen::Screen;
 
 /// Enough, where nothing is compressed, that packets are lost each way.
 const STEPS: u64 = 1200;
@@ -83,13 +82,7 @@ fn keys_of_the_workbench_are_answered_from_the_copy_while_the_line_is_slow_and_w
     far.bench.trainer(&two_parts(&gate, 60));
     let ran = far.run(&["run", "toy.yaml", "--on", "loop", "--detach"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let environment = far.environment();
-    let mut environment: Vec<(&str, &str)> = environment
-        .iter()
-        .map(|(name, path)| (*name, path.to_str().unwrap()))
-        .collect();
-    environment.push(("NO_COLOR", "1"));
-    let mut screen = Screen::start(&far.bench, &["watch", "latest"], 120, &environment);
+    let mut screen = far.screen(&["watch", "latest"]);
     screen.shows("step 30/60");
     screen.shows("s behind");
     screen.type_keys("8");
