@@ -183,6 +183,20 @@ impl Projection {
             .find(|path| path.join("run.json").exists())
     }
 
+    /// What a projection is of; None: it is none, or that is not there any more.
+    pub fn source(run_dir: &RunDir, options: &Options) -> Option<Found> {
+        let Some(Origin::Foreign { path: place, .. }) = run_dir.origin() else {
+            return None;
+        };
+        let whole = Path::new(place);
+        let file = match place.rsplit_once('#') {
+            Some((file, _)) if !whole.exists() => Path::new(file),
+            _ => whole,
+        };
+        let found = crate::find(file, options).ok()?;
+        found.into_iter().find(|found| found.place() == *place)
+    }
+
     /// True: the projection is as new as its source. Costs a few looks at files' times.
     pub fn is_current(found: &Found, root: &Path) -> bool {
         let Some(known) = Self::known(found, root) else {

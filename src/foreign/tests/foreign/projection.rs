@@ -79,7 +79,11 @@ fn the_fold_of_a_projection_has_every_value_of_its_source() {
         "mlflow-sqlite",
     ] {
         for found in find(&data(path), &Options::default()).unwrap() {
-            let state = state(&import(&found, root.path()));
+            let run_dir = import(&found, root.path());
+            let source = Projection::source(&run_dir, &Options::default());
+            let place = source.map(|source| source.place());
+            assert_eq!(place, Some(found.place()), "{path} is found again");
+            let state = state(&run_dir);
             let wanted = series(&all(&found));
             assert_eq!(state.missing_events, 0);
             for (name, values) in &wanted {

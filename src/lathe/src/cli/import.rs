@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use foreign::{ForeignError, Found, Options, Projection, Report};
 use runlog::exit_code;
-use runlog::run_dir::{Origin, RunDir};
+use runlog::run_dir::RunDir;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -263,19 +263,12 @@ pub fn newest(sources: &[Source]) -> Result<RunDir, Failure> {
 
 /// Goes on reading another tracker's run, for as long as what is given is kept; None: it is none, or its source is gone.
 pub fn kept_up_to_date(run_dir: &RunDir) -> Result<Option<Projecting>, Failure> {
-    let Some(Origin::Foreign { path, .. }) = run_dir.origin() else {
-        return Ok(None);
-    };
-    let root = run_dir.path().parent().unwrap_or(Path::new("."));
-    let found = foreign::find(Path::new(path), &Options::default()).unwrap_or_default();
-    let is_it =
-        |found: &Found| Projection::known(found, root).is_some_and(|known| known == run_dir.path());
-    let Some(found) = found.into_iter().find(is_it) else {
+    let Some(found) = Projection::source(run_dir, &Options::default()) else {
         return Ok(None);
     };
     let projecting = Projecting::start(Options::default())
         .map_err(|error| Failure::unexpected(format!("cannot read it any further: {error}")))?;
-    let root = root.to_owned();
+    let root = run_dir.path().parent().unwrap_or(Path::new(".")).to_owned();
     projecting.set(vec![Source { found, root }]);
     Ok(Some(projecting))
 }
