@@ -272,7 +272,7 @@ fn keep(path: &Path, target: &Target, shared: &Shared) {
     };
     notes.note(&run_dir);
     let mut attempts = 0;
-    let mut cut_at: Option<Timestamp> = None;
+    let opened_at = Timestamp::now();
     loop {
         let began = Timestamp::now();
         let changes = network_changes();
@@ -285,7 +285,6 @@ fn keep(path: &Path, target: &Target, shared: &Shared) {
         if heard_at.duration_since(began) >= GOOD_LINE {
             waits = Waits::default();
             attempts = 0;
-            cut_at = None;
         }
         let (reason, is_passing) = match &ended {
             Ok(_) => ("the line was closed".to_owned(), true),
@@ -303,8 +302,7 @@ fn keep(path: &Path, target: &Target, shared: &Shared) {
             target.ssh().drop_master();
         }
         attempts += 1;
-        let since =
-            *cut_at.get_or_insert_with(|| notes.mirror.heard_at.unwrap_or_else(Timestamp::now));
+        let since = notes.mirror.heard_at.unwrap_or(opened_at);
         notes.mirror.link = MirrorLink::Disconnected {
             since,
             attempts,
