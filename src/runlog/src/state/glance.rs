@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::liveness::{Liveness, liveness, word};
-use crate::event::{Event, EventKind, RunStatus};
+use crate::event::{Event, EventKind, Phase, RunStatus};
 use crate::number::Values;
 use crate::run_dir::{RunDir, RunDirError, write_renamed};
 use crate::tail;
@@ -225,6 +225,7 @@ fn look_back(text: &[u8], glance: &mut Glance, evaluation: &mut Option<Values>) 
     let (mut has_step, mut has_eval, mut has_start, mut has_time) = (false, false, false, false);
     // Decided by the newest command; or, since a paused run trains a step only when told to, by two steps without one.
     let mut has_pause = false;
+    let mut goes_on = false;
     let mut end = text.len();
     let starts = memchr::memrchr_iter(b'\n', text)
         .map(|at| at + 1)
@@ -240,7 +241,7 @@ fn look_back(text: &[u8], glance: &mut Glance, evaluation: &mut Option<Values>) 
             Some(b"step_ended" | b"run_resumed") => !has_step,
             Some(b"control_applied") => !has_pause,
             Some(b"eval_ended") => !has_eval,
-            Some(b"run_started" | b"run_ended") => !has_start,
+            Some(b"run_started" | b"run_ended" | b"phase_changed") => !has_start,
             Some(_) => !has_time,
             // Not as the recorder writes it, or no event.
             None => !line.is_empty(),
@@ -284,12 +285,16 @@ fn look_back(text: &[u8], glance: &mut Glance, evaluation: &mut Option<Values>) 
                 has_pause = true;
                 (glance.mode, glance.total_steps) = (mode, total_steps);
             }
+            // The first word of a process that goes on with a run that had ended.
+            EventKind::PhaseChanged {
+                phase: Phase::Setup,
+            } => goes_on = true,
             EventKind::RunEnded {
                 status,
                 exit_code,
                 reason,
                 steps,
-            } if !has_start && glance.end.is_none() => {
+            } if !has_start && !goes_on && glance.end.is_none() => {
                 glance.step = steps;
                 glance.end = Some((status, exit_code, reason));
                 has_pause = true;

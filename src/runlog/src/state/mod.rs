@@ -234,7 +234,7 @@ pub struct RunState {
 impl RunState {
     /// Raised whenever [`RunState::apply`] does something else with some event, or a field is added, removed or moved:
     /// states that an earlier fold left on disk are then made again. A test holds it to the fields.
-    pub(crate) const FOLD_VERSION: u32 = 10;
+    pub(crate) const FOLD_VERSION: u32 = 11;
 
     /// The state after all of `events`.
     pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
@@ -289,6 +289,10 @@ impl RunState {
                 self.note_resume(elapsed_ms, *from_step, *lost_steps);
             }
             EventKind::PhaseChanged { phase } => {
+                if *phase == Phase::Setup {
+                    // The first word of a process that goes on with a run that had ended: loading may take minutes.
+                    self.ended = None;
+                }
                 self.phase = Some(*phase);
                 self.phases.push(PhaseRecord {
                     elapsed_ms,

@@ -397,6 +397,47 @@ mod alive {
     }
 
     #[test]
+    fn a_run_that_goes_on_has_not_ended_from_the_first_word_of_its_new_process() {
+        let ended = |steps| EventKind::RunEnded {
+            status: RunStatus::Stopped,
+            exit_code: 130,
+            reason: "stopped on request".to_owned(),
+            steps,
+        };
+        let step = |step| EventKind::StepEnded {
+            step,
+            policy_version: step,
+            values: super::values(&[("actor/pg_loss", 1.0)]),
+        };
+        let phase = |phase| EventKind::PhaseChanged { phase };
+        let mut kinds = vec![
+            phase(Phase::Setup),
+            step(1),
+            step(2),
+            phase(Phase::Finish),
+            ended(2),
+        ];
+        let seen = |kinds: &[EventKind]| {
+            let glance = glanced(kinds.to_vec());
+            let events: Vec<Event> = (kinds.iter().enumerate())
+                .map(|(seq, kind)| super::event(seq as u64, kind.clone()))
+                .collect();
+            assert_eq!(
+                RunState::fold(&events).ended.is_some(),
+                glance.end.is_some()
+            );
+            (glance.word(), glance.step)
+        };
+        assert_eq!(seen(&kinds), ("stopped", 2));
+        kinds.push(phase(Phase::Setup));
+        assert_eq!(seen(&kinds), ("running", 2));
+        kinds.push(step(3));
+        assert_eq!(seen(&kinds), ("running", 3));
+        kinds.push(ended(3));
+        assert_eq!(seen(&kinds), ("stopped", 3));
+    }
+
+    #[test]
     fn a_glance_knows_that_a_run_is_paused() {
         let step = |step| EventKind::StepEnded {
             step,

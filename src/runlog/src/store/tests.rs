@@ -277,7 +277,7 @@ fn the_sealed_state_is_the_one_of_this_fold_version() {
     let bytes = postcard::to_allocvec(&state).unwrap();
     assert_eq!(
         (RunState::FOLD_VERSION, crc32c::crc32c(&bytes)),
-        (10, 3_134_442_434)
+        (11, 3_134_442_434)
     );
 }
 
