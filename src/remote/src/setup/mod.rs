@@ -35,7 +35,7 @@ pub enum SetupError {
     /// The programs built here cannot run there.
     #[error(
         "{host} is {theirs}, and these programs are built for {ours}: have them built there from the source (lathe target setup \
-         {host} --build), or name a program for it as `program` in targets.yaml"
+         {host} --source DIR, or in its folder), or name a program for it as `program` in targets.yaml"
     )]
     OtherMachine {
         host: String,
@@ -44,7 +44,7 @@ pub enum SetupError {
     },
     #[error(
         "{host} has glibc {theirs}, and these programs need {needed}: have them built there from the source (lathe target setup \
-         {host} --build), or name a program for it as `program` in targets.yaml"
+         {host} --source DIR, or in its folder), or name a program for it as `program` in targets.yaml"
     )]
     OldLibc {
         host: String,
@@ -63,6 +63,17 @@ pub enum SetupError {
     Build(#[from] build::BuildError),
     #[error("cannot find the libraries of {}: {reason}", path.display())]
     Libraries { path: PathBuf, reason: String },
+}
+
+impl SetupError {
+    /// Without what to do about it.
+    pub fn in_short(&self) -> String {
+        let text = self.to_string();
+        match text.split_once(": have them built") {
+            Some((what, _)) => what.to_owned(),
+            None => text,
+        }
+    }
 }
 
 /// What is put there.

@@ -41,11 +41,12 @@ pub enum TargetCommand {
     Setup {
         /// A target, or a host that `ssh` knows
         target: String,
-        /// Send Lathe's source instead and build it there, for a machine that these programs do not run on
+        /// Send Lathe's source and build it there in any case; done by itself for a machine that these programs do not run on, where the source
+        /// is at hand
         #[arg(long)]
         build: bool,
         /// The folder of the source, a git checkout [default: this folder]
-        #[arg(long, value_name = "DIR", requires = "build")]
+        #[arg(long, value_name = "DIR")]
         source: Option<PathBuf>,
     },
     /// Log in by hand where a password or a code is asked for; what follows uses that connection

@@ -28,8 +28,28 @@ impl From<SetupError> for Failure {
     }
 }
 
+/// Sends these programs; builds them there where they do not run and the source is at hand, or where that is asked for.
+pub(super) fn set_up(
+    target: &Target,
+    builds: bool,
+    source: Option<&Path>,
+) -> Result<Done, Failure> {
+    if builds {
+        return build(target, source);
+    }
+    match send(target)? {
+        Err(unfit @ (SetupError::OtherMachine { .. } | SetupError::OldLibc { .. }))
+            if source.is_some() || Source::open(Path::new(".")).is_ok() =>
+        {
+            eprintln!("{}; it is built there from the source", unfit.in_short());
+            build(target, source)
+        }
+        done => Ok(done?),
+    }
+}
+
 /// Sends these programs.
-pub(super) fn send(target: &Target) -> Result<Done, Failure> {
+fn send(target: &Target) -> Result<Result<Done, SetupError>, Failure> {
     let lathe = std::env::current_exe()
         .map_err(|error| Failure::unexpected(format!("cannot find this program: {error}")))?;
     let sandbox = lathe.with_file_name("lathe-sandbox");
@@ -42,14 +62,13 @@ pub(super) fn send(target: &Target) -> Result<Done, Failure> {
         trainer: trainer.ok(),
         lathe,
     };
-    let done = setup::set_up(target, &programs, &mut |name, bytes| {
+    Ok(setup::set_up(target, &programs, &mut |name, bytes| {
         eprintln!("sending {name} ({})", format::bytes(bytes));
-    })?;
-    Ok(done)
+    }))
 }
 
 /// Sends the source and builds it there; what the build says is shown as it comes.
-pub(super) fn build(target: &Target, source: Option<&Path>) -> Result<Done, Failure> {
+fn build(target: &Target, source: Option<&Path>) -> Result<Done, Failure> {
     let source = Source::open(source.unwrap_or(Path::new(".")))?;
     let done = build::set_up(target, &source, &mut |news| match news {
         News::Sends { files, bytes } => eprintln!(

@@ -201,11 +201,7 @@ pub fn target_command(
             source,
         } => {
             let target = target(name, terminal)?;
-            let done = if *build {
-                setup::build(&target, source.as_deref())?
-            } else {
-                setup::send(&target)?
-            };
+            let done = setup::set_up(&target, *build, source.as_deref())?;
             setup::tell(&target, &done, out)
         }
         TargetCommand::Login { target: name } => login(&target(name, terminal)?),

@@ -98,14 +98,19 @@ fn what_does_not_run_there_is_built_there_from_what_is_tracked_and_only_what_cha
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stderr.contains("loop is Linux riscv64"), "{ran:?}");
     assert!(
-        ran.stderr.contains("lathe target setup loop --build"),
+        ran.stderr.contains("lathe target setup loop --source DIR"),
         "{ran:?}"
     );
-    let ran = built(&far);
-    assert!(
-        ran.stderr.contains("sending 5 files of the source"),
-        "{ran:?}"
-    );
+    // With the source at hand it is built there without being asked for.
+    let ran = far.run(&["target", "setup", "loop", "--source", "tree"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for words in [
+        "loop is Linux riscv64, and these programs are built for ",
+        "; it is built there from the source",
+        "sending 5 files of the source",
+    ] {
+        assert!(ran.stderr.contains(words), "{words}: {ran:?}");
+    }
     assert!(ran.stderr.contains("recipe build with one"), "{ran:?}");
     let there = far.bench.path("far/build/source");
     assert!(!there.join("notes.txt").exists());
